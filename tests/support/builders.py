@@ -23,7 +23,7 @@ from dayahead.core.columns import (
 )
 from dayahead.core.files import write_parquet
 from dayahead.core.fingerprints import sha256_of
-from dayahead.dataset.manifest import EventsFile, RawManifest
+from dayahead.dataset.manifest import EventsFile, ItemsRecord, RawManifest, items_file_name
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.dataset.time import microseconds
 
@@ -73,11 +73,12 @@ def write_log(
     log_end: str | None = None,
     parts: int = 1,
     span: tuple[str, str] | None = None,
+    items: Sequence[pa.Table] = (),
 ) -> None:
     """Write an event table as `download` leaves it.
 
     A table is one source file, cut into `parts`; several are a source file each, and number their
-    rows from 0. Events outside `span` are strays.
+    rows from 0. Events outside `span` are strays. `items` are the source files of a table of items.
     """
     raw.mkdir(parents=True, exist_ok=True)
     files = [log] if isinstance(log, pa.Table) else log
@@ -104,13 +105,25 @@ def write_log(
         files=(),
         parts=tuple(written),
         span=(microseconds(instant(span[0])), microseconds(instant(span[1]))) if span else None,
+        items=_items_record(raw, items) if items else None,
     )
     manifest.write(raw)
+
+
+def _items_record(raw: Path, tables: Sequence[pa.Table]) -> ItemsRecord:
+    parts = []
+    for number, table in enumerate(tables):
+        path = raw / items_file_name(number)
+        write_parquet(path, table)
+        parts.append(EventsFile(path.name, len(table), sha256_of(path), "", ""))
+    n_rows = sum(map(len, tables))
+    return ItemsRecord(rows=n_rows, dropped={}, files=(), parts=tuple(parts), quality=())
 
 
 def dataset_config(
     *,
     features: Mapping[str, Any] | None = None,
+    items: Mapping[str, Any] | None = None,
     columns: Mapping[str, Any] | None = None,
     split: Mapping[str, Any] | None = None,
     **sessions: Any,
@@ -129,6 +142,7 @@ def dataset_config(
         "sessions": {"repeats": {"rule": "keep", "scope": "session"}, **sessions},
         "features": features or {},
         "split": {"seed": 1, "train": [0, 1], "valid": [0, 0.5], "test": [0.5, 1], **(split or {})},
+        "items": items,
     }
     return validated(DatasetConfig, value, "tiny.yaml")
 

@@ -1,6 +1,6 @@
 """A folder of windows written by hand, for tests that need one without preprocessing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -56,14 +56,15 @@ def write_window_folder(
     features: bool = False,
     fitted_on: int = 1,
     category_days: Sequence[int] = (0, 0, 0),
+    listed: Mapping[int, Sequence[int]] | None = None,
 ) -> Path:
     """Write a folder as `preprocess` leaves it; session i of day d has the id `d-00000i`.
 
     Every session trains; those with even numbers are valid, the others test. With `features` an
     item has a category (its raw id modulo 3) and a price (a tenth of its raw id); the categories
-    are first seen on `category_days`.
+    are first seen on `category_days`. Items that are `listed` on a day are known from then on.
     """
-    vocabulary = Vocabulary(days)
+    vocabulary = Vocabulary(days, listed)
     for number, sessions in enumerate(days):
         table = session_table(number, sessions, vocabulary, features=features)
         numbers = np.arange(len(sessions))
@@ -115,11 +116,11 @@ def tiny_statistics(
 class Vocabulary:
     """Catalogue index and first window of every raw item, in order of first sight."""
 
-    def __init__(self, days: Days) -> None:
+    def __init__(self, days: Days, listed: Mapping[int, Sequence[int]] | None = None) -> None:
         self.index: dict[int, int] = {}
         self.first_windows: list[str] = []
         for number, sessions in enumerate(days):
-            for item in chain.from_iterable(sessions):
+            for item in chain(chain.from_iterable(sessions), (listed or {}).get(number, ())):
                 if item not in self.index:
                     self.index[item] = len(self.index) + 2
                     self.first_windows.append(day(number))

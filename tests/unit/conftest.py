@@ -66,10 +66,10 @@ def run(tmp_path, monkeypatch):
     numbers = itertools.count()
 
     def run(log, dataset, *, parts=1, log_end="2026-02-01", project=None, rebuild=False,
-            fit_windows=1, scheduler=None, span=None, **window):  # fmt: skip
+            fit_windows=1, scheduler=None, span=None, items=(), **window):  # fmt: skip
         root = tmp_path / str(next(numbers))
         monkeypatch.setenv("DVC_ROOT", str(tmp_path / project if project else root / "project"))
-        write_log(root / "raw", log, parts=parts, log_end=log_end, span=span)
+        write_log(root / "raw", log, parts=parts, log_end=log_end, span=span, items=items)
         config = preprocess_config(fit_windows=fit_windows, rebuild=rebuild)
         window = window_config(**window)
         with dask.config.set(scheduler_address=scheduler):

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from dayahead.aggregate.targets import Ints
-from dayahead.core.columns import FIRST_WINDOW, ITEM_ID, N_RESERVED
+from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.windows.folder import WindowFolder
 
 N_TOP: Final = 100
@@ -28,22 +28,21 @@ class WindowItems:
 
 def items_by_window(folder: WindowFolder) -> Iterator[tuple[WindowItems, Ints]]:
     """Yield the items of the kept windows in order of time, and the events of each index."""
-    first = folder.vocabulary(ITEM_ID)[FIRST_WINDOW].to_numpy()  # ascending
+    is_seen = np.zeros(N_RESERVED + len(folder.vocabulary(ITEM_ID)), bool)
     before: set[int] | None = None
     for window in folder.windows:
         counts = folder.item_counts(window, "train")
         counts[:N_RESERVED] = 0
         top = _most_popular(counts)
-        begin = N_RESERVED + np.searchsorted(first, window.name, side="left")
-        end = N_RESERVED + folder.n_in_files(ITEM_ID, window)
         items = WindowItems(
             window=window.name,
             n_items=int(np.count_nonzero(counts)),
-            n_new=int(np.count_nonzero(counts[begin:end])),
+            n_new=int(np.count_nonzero(counts[~is_seen])),
             kept=None if before is None else len(top & before) / max(1, len(top)),
         )
         yield items, counts
         before = top
+        is_seen |= counts > 0
 
 
 def _most_popular(counts: Ints) -> set[int]:

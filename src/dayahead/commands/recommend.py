@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dayahead.core.errors import ConfigError
-from dayahead.serve.request import N_REASONS, ColdStart, Options, parse_ids
+from dayahead.serve.request import N_REASONS, ColdStart, Options, parse_ids, parse_where
 
 Session = Annotated[
     str | None,
@@ -45,6 +45,13 @@ ExcludeSeen = Annotated[
     bool, typer.Option("--exclude-seen", help="Leave out the items of the session.")
 ]
 Cold = Annotated[ColdStart, typer.Option(help="What answers if the model knows none of the ids.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="ATTRIBUTE=VALUE: only items with this value, of the data set's table of items; "
+        "repeat it for other values or attributes."
+    ),
+]
 Explain = Annotated[
     bool, typer.Option("--explain", help="Add the three strongest reasons (memory only).")
 ]
@@ -61,6 +68,7 @@ def recommend(  # noqa: PLR0913, PLR0917
     top_k: TopK = 10,
     exclude_seen: ExcludeSeen = False,
     cold_start: Cold = "refuse",
+    where: Where = None,
     explain: Explain = False,
     models: Models = Path("models"),
 ) -> None:
@@ -76,7 +84,12 @@ def recommend(  # noqa: PLR0913, PLR0917
         raise ConfigError(
             "recommend: --sessions FILE and --output FILE go together, without --explain"
         )
-    options = Options(top_k=top_k, cold_start=cold_start, exclude_seen=exclude_seen)
+    options = Options(
+        top_k=top_k,
+        cold_start=cold_start,
+        exclude_seen=exclude_seen,
+        where=parse_where(where or []),
+    )
     if sessions is not None and output is not None:
         _write(models, sessions, output, options)
     else:
@@ -121,6 +134,7 @@ def _print(
         before,
         cold_start=options.cold_start,
         exclude_seen=options.exclude_seen,
+        where=options.where,
     )
     _print_unknown(model.unknown_items(log), len(log["item_id"].unique()))
     items = [found for found, _ in top]

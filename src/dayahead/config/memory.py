@@ -58,6 +58,9 @@ class MemoryConfig:
     """Whether the loss of the head fits the network too, in the epochs of the head and on its
     examples, instead of the loss of the network's task. Dropout, noise, batches and precision of
     the network's own training have no effect then."""
+    vectors: Literal["all"] | tuple[str, ...]
+    """Names of the vectors of items (items.vectors in the data set's file) that candidates are
+    compared with the session by; the nearest items without a click are candidates too."""
     n_examples: Annotated[int, Field(ge=1, le=100_000)]
     """Clicks of a window that the head learns to predict, all but the first of each session; drawn
     at random where there are more."""

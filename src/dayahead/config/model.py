@@ -94,7 +94,8 @@ class ModelConfig:
     init_std: Positive
     """The same of the backbone and the mask; projections, gru, lstm and rnn start as in torch."""
     pretrained_items: str | None
-    """Parquet file of item vectors (value, vector), instead of random ones where it has one."""
+    """Parquet file of item vectors (value, vector), or the name of a vector of the data set's items
+    (items.vectors), instead of random ones where it has one."""
     freeze_items: bool
     """Keep the item embeddings as they are at the start."""
     decay: Annotated[float, Field(ge=0, le=1)]

@@ -11,6 +11,8 @@ EVENT_TIME: Final = "event_time"
 SESSION_START: Final = "session_start"
 EVENT_TYPE: Final = "event_type"
 EVENT_ID: Final = "event_id"
+AVAILABLE_FROM: Final = "available_from"
+AVAILABLE_UNTIL: Final = "available_until"
 ROW: Final = "row"
 """Row number of an event over all sources in order, the second key of a session's order."""
 

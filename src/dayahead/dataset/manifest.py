@@ -1,8 +1,9 @@
-"""data/raw/manifest.json: the source files, the events files made from them, and their quality."""
+"""data/raw/manifest.json: source files, the files of events and items made of them, quality."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from dayahead.core.errors import DataError
 from dayahead.core.files import read_json, write_json
@@ -16,15 +17,20 @@ def events_file_name(number: int) -> str:
     return f"events-{number:05d}.parquet"
 
 
+def items_file_name(number: int) -> str:
+    """Return the name of the file of items with this number, from 0."""
+    return f"items-{number:05d}.parquet"
+
+
 @dataclass(frozen=True)
 class EventsFile:
-    """One events-*.parquet: rows of one source file."""
+    """One events-*.parquet, or items-*.parquet: rows of one source file."""
 
     file: str
     events: int
     sha256: str
     first_event: str
-    """Earliest event time, ISO 8601 in UTC."""
+    """Earliest event time, ISO 8601 in UTC; empty in a table of items without times."""
     last_event: str
     first_row: int = 0
     """Row number in the whole log of the source file's row 0; the column `row` counts within it."""
@@ -70,6 +76,19 @@ class QualityResult:
 
 
 @dataclass(frozen=True)
+class ItemsRecord:
+    """The table of items."""
+
+    rows: int
+    """Rows of its source files."""
+    dropped: dict[str, int]
+    """Number of rows left out, by reason."""
+    files: tuple[SourceRecord, ...]
+    parts: tuple[EventsFile, ...]
+    quality: tuple[QualityResult, ...]
+
+
+@dataclass(frozen=True)
 class RawManifest:
     """Description of the files that `download` has written to data/raw."""
 
@@ -86,13 +105,17 @@ class RawManifest:
     """Where there are strays: begin and end of the days that are the log's, microseconds since
     1970, UTC. Events outside are set aside until a longer log holds them within."""
 
+    items: ItemsRecord | None = None
+    """The table of items, where the data set has one."""
+
     def write(self, raw: Path) -> None:
         """Write manifest.json into the folder data/raw."""
-        quality = [asdict(result) | {"share": result.share} for result in self.quality]
-        content = asdict(self) | {"log_end": self.log_end.isoformat(), "quality": quality}
-        if self.span is None:
-            del content["span"]
-        write_json(raw / MANIFEST, content)
+        content = asdict(self) | {"log_end": self.log_end.isoformat()}
+        content["quality"] = _with_shares(self.quality)
+        if self.items is not None:
+            content["items"]["quality"] = _with_shares(self.items.quality)
+        absent = [name for name in ("span", "items") if content[name] is None]
+        write_json(raw / MANIFEST, {k: v for k, v in content.items() if k not in absent})
 
     @classmethod
     def read(cls, raw: Path) -> "RawManifest":
@@ -104,17 +127,14 @@ class RawManifest:
         path = raw / MANIFEST
         try:
             found = read_json(path)
-            for result in found.get("quality", ()):
-                result["examples"] = tuple(result["examples"])
-                del result["share"]
+            items = found.get("items")
             return cls(
                 **found
                 | {
                     "log_end": datetime.fromisoformat(found["log_end"]),
-                    "files": tuple(SourceRecord(**file) for file in found["files"]),
-                    "parts": tuple(EventsFile(**part) for part in found["parts"]),
-                    "quality": tuple(QualityResult(**q) for q in found.get("quality", ())),
+                    **_read(found),
                     "span": _span(found.get("span")),
+                    "items": None if items is None else ItemsRecord(**{**items, **_read(items)}),
                 }
             )
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -122,6 +142,23 @@ class RawManifest:
                 f"{path}: not a readable manifest ({type(error).__name__}: {error}); "
                 f"run `dvc repro -f download`"
             ) from None
+
+
+def _with_shares(quality: tuple[QualityResult, ...]) -> list[dict[str, Any]]:
+    return [asdict(result) | {"share": result.share} for result in quality]
+
+
+def _read(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the lists that the log and the table of items have."""
+    quality = []
+    for result in found.get("quality", ()):
+        given = {name: value for name, value in result.items() if name != "share"}
+        quality.append(QualityResult(**given | {"examples": tuple(given["examples"])}))
+    return {
+        "files": tuple(SourceRecord(**file) for file in found["files"]),
+        "parts": tuple(EventsFile(**part) for part in found["parts"]),
+        "quality": tuple(quality),
+    }
 
 
 def _span(found: list[int] | None) -> tuple[int, int] | None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import pyarrow as pa
 from omegaconf import OmegaConf
@@ -13,9 +13,12 @@ from pydantic.dataclasses import dataclass
 
 from dayahead.config.loading import STRICT, read_yaml, validated
 from dayahead.core.columns import (
+    AVAILABLE_FROM,
+    AVAILABLE_UNTIL,
     EVENT_ID,
     EVENT_TIME,
     EVENT_TYPE,
+    FIRST_WINDOW,
     ID_TYPES,
     ITEM_ID,
     PAST_PREFIX,
@@ -26,12 +29,12 @@ from dayahead.core.columns import (
     TIMESTAMP,
     USER_ID,
     WINDOW,
-    FeatureKind,
-    IdType,
 )
 from dayahead.core.errors import ConfigError
 from dayahead.dataset.columns import ColumnsConfig
+from dayahead.dataset.features import FeatureConfig, FeatureName
 from dayahead.dataset.forgotten import ForgottenConfig
+from dayahead.dataset.items import ItemsConfig
 from dayahead.dataset.sessions import SessionsConfig
 from dayahead.dataset.source import SourceConfig
 from dayahead.dataset.time import TimeConfig
@@ -41,93 +44,12 @@ Interval = tuple[Share, Share]
 
 RESERVED = (SESSION_ID, USER_ID, ITEM_ID, EVENT_TIME, SESSION_START, ROW, WINDOW, *ROLES)
 """Columns of the event table and of preprocess; no feature may have such a name."""
-TIME_FEATURES = ("hour", "weekday", "item_age")
-"""Kinds computed from the event's time, without a column of the source."""
-SCALED_FEATURES = ("number", "log_number", "relative_number", "item_age")
-"""Kinds that are one number, which `scale` applies to."""
+OF_ITEMS = (FIRST_WINDOW, AVAILABLE_FROM, AVAILABLE_UNTIL)
+"""Columns of the table of items, which no feature or vector of it may have."""
 OUTSIDE = 0.1
 """Default limit on the share of rows that have no plausible time."""
 REQUIRED_NULLS = 0.01
 """Default limit on the share of rows that lack a required value."""
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class FeatureConfig:
-    """A side feature of every event.
-
-    categorical      int32 index into the feature's own vocabulary
-    log_number       float32, log1p (of 0 where negative), then scaled
-    number           float32, scaled
-    relative_number  float32, (x - m) / m, m the mean of x in the event's category, then scaled
-    hour, weekday    float32 <name>_sin and <name>_cos, in window.timezone
-    item_age         float32, log1p of the days since the item's first event, then scaled
-
-    A null becomes 1 (unknown) or, of a number, 0 (the mean).
-    """
-
-    kind: FeatureKind
-    column: str | None = None
-    type: IdType = "string"
-    """Of a categorical column."""
-    min_count: Annotated[int, Field(ge=1)] = 1
-    """Of a categorical column: a value enters the vocabulary in the window in which its count of
-    events reaches this number; before, it is 1 (unknown)."""
-    of_item: bool = False
-    """Of a categorical column: whether its values belong to the item, as its brand does. `memory`
-    then compares an item's newest value with those of the session."""
-    relative_to: Annotated[str, Field(min_length=1)] | None = None
-    """Of a relative_number: the categorical feature whose means it is compared with."""
-    scale: Literal["standard", "gauss_rank", "fixed"] | None = None
-    """standard: (x - mean) / std. gauss_rank: the normal quantile of its rank. fixed: nothing is
-    fitted; item_age is divided by log1p(30), others stay. Null: fixed for item_age and
-    relative_number, standard for number and log_number."""
-    fit: Literal["first_windows", "look_ahead", "look_ahead_window"] = "first_windows"
-    """Whose train events give statistics and counts: those of the first preprocess.fit_windows
-    windows (of min_count: those so far); of the whole log; of each window itself. The last two are
-    the paper's, and look ahead."""
-
-    def __post_init__(self) -> None:
-        """Check that the kind has the settings it needs and no others."""
-        if (self.kind in TIME_FEATURES) != (self.column is None):
-            raise ValueError(f"{self.kind} needs {'no' if self.column else 'a'} column")
-        if (self.kind == "relative_number") != (self.relative_to is not None):
-            raise ValueError(f"{self.kind} needs {'no' if self.relative_to else 'a'} relative_to")
-        of_categories = self.type != "string" or self.min_count > 1 or self.of_item
-        if self.kind != "categorical" and of_categories:
-            raise ValueError(
-                f"{self.kind} needs no type, min_count and of_item: it is not categorical"
-            )
-        if self.kind not in SCALED_FEATURES and self.scale is not None:
-            raise ValueError(f"{self.kind} needs no scale: it is none of {SCALED_FEATURES}")
-        self._check_fit()
-
-    def _check_fit(self) -> None:
-        if self.fit != "first_windows" and not (self.is_fitted or self.min_count > 1):
-            raise ValueError(
-                f"fit: {self.fit}: nothing of this {self.kind} is fitted; leave it out, or give "
-                f"{'min_count' if self.kind == 'categorical' else 'another scale'}"
-            )
-        if self.fit == "look_ahead_window" and self.kind == "categorical":
-            raise ValueError(
-                "fit: look_ahead_window: a vocabulary is the same for all windows; take "
-                "first_windows or look_ahead"
-            )
-
-    @property
-    def scaling(self) -> str:
-        """The scale of a number, null resolved."""
-        default = "standard" if self.kind in ("number", "log_number") else "fixed"
-        return self.scale or default
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether its numbers depend on statistics of the events."""
-        is_scaled = self.kind in SCALED_FEATURES and self.scaling != "fixed"
-        return is_scaled or self.kind == "relative_number"
-
-    def columns_of(self, name: str) -> list[str]:
-        """Columns of a window file that the feature called `name` becomes."""
-        return [f"{name}_sin", f"{name}_cos"] if self.kind in ("hour", "weekday") else [name]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -228,10 +150,16 @@ class DatasetConfig:
     columns: ColumnsConfig
     time: TimeConfig
     sessions: SessionsConfig
-    features: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], FeatureConfig]
+    features: dict[FeatureName, FeatureConfig]
+    items: ItemsConfig | None = None
     split: SplitConfig
     quality: QualityConfig = Field(default_factory=QualityConfig)
     forgotten: ForgottenConfig = Field(default_factory=ForgottenConfig)
+
+    @property
+    def all_features(self) -> dict[str, FeatureConfig]:
+        """Features of the event table, and those that events have from the table of items."""
+        return {**self.features, **(self.items.features if self.items else {})}
 
     def event_columns(self) -> dict[str, tuple[str, ...]]:
         """Source columns of each column of the event table except `row`, which has none."""
@@ -284,10 +212,34 @@ class DatasetConfig:
         if self.forgotten.users and self.columns.user_id is None:
             raise ValueError("columns.user_id is needed for forgotten.users")
         self._add_event_type()
+        self._check_items()
         self._check_features()
+        self._check_limits()
+
+    def _check_items(self) -> None:
+        items, synthetic = self.items, self.source.synthetic
+        if items is None:
+            return
+        if items.item_id.type != self.columns.item_id.type:
+            raise ValueError(
+                f"items.item_id.type: {items.item_id.type}, but columns.item_id.type is "
+                f"{self.columns.item_id.type}; give both the same"
+            )
+        if items.source is None and not (synthetic and synthetic.shop):
+            raise ValueError("items.source: needed, unless source.synthetic has shop: true")
+        known = {*self.features, *items.features}
+        names = [*(name for name in items.features if name in self.features)]
+        names += [name for name in items.vectors if name in known]
+        if names:
+            raise ValueError(f"items: {', '.join(names)}: a feature has this name already")
+
+    def _check_limits(self) -> None:
         columns = list(self.event_columns())
-        sourced = [name for name in self.features if name in columns]
-        numbers = [name for name in sourced if self.features[name].kind != "categorical"]
+        known = {name: each for name, each in self.features.items() if name in columns}
+        if self.items is not None:
+            known |= self.items.features
+            columns += [*self.items.availability, *self.items.features, *self.items.vectors]
+        numbers = [name for name, each in known.items() if each.kind != "categorical"]
         self.quality.check_names(columns, numbers)
 
     def _add_event_type(self) -> None:
@@ -306,22 +258,27 @@ class DatasetConfig:
         feature = self.features.get(EVENT_TYPE)
         if feature is not None and self._is_type(feature):  # one column serves both
             taken.discard(EVENT_TYPE)
-        if reserved := [n for n in self.features if n in taken or n.startswith(PAST_PREFIX)]:
+        features = self.all_features
+        names = [*features]
+        if self.items is not None:
+            taken.update(OF_ITEMS)
+            names += self.items.vectors
+        if reserved := [n for n in names if n in taken or n.startswith(PAST_PREFIX)]:
             raise ValueError(f"features: {', '.join(reserved)}: reserved column names")
-        categories = [name for name, each in self.features.items() if each.kind == "categorical"]
+        categories = [name for name, each in features.items() if each.kind == "categorical"]
         if self.columns.title is not None and self.columns.title not in categories:
             raise ValueError(
                 f"columns.title: {self.columns.title} is no categorical feature of this data set; "
                 f"add it to features (kind: categorical), or leave columns.title out"
             )
-        for name, feature in self.features.items():
+        for name, feature in features.items():
             if feature.relative_to and feature.relative_to not in categories:
                 raise ValueError(
                     f"features.{name}.relative_to: {feature.relative_to} is no categorical "
                     f"feature of this data set"
                 )
         columns = Counter(
-            column for name, feature in self.features.items() for column in feature.columns_of(name)
+            column for name, feature in features.items() for column in feature.columns_of(name)
         )
         if twice := [column for column, n in columns.items() if n > 1]:
             raise ValueError(f"features: {', '.join(twice)}: two features give this column")
@@ -341,15 +298,24 @@ def load_dataset(name: str, folder: Path = Path("datasets")) -> DatasetConfig:
 
 
 def _with_environment(raw: object, path: Path) -> object:
-    """Replace ${oc.env:NAME} in source.urls, the only setting that may depend on it."""
+    """Replace ${oc.env:NAME} in source.urls, the only settings that may depend on it."""
     if not isinstance(raw, dict):
         raise ConfigError(f"{path}: expected a mapping of settings, found {type(raw).__name__}")
-    source = raw.get("source")
+    raw = _with_urls(raw, "", path)
+    if isinstance(raw.get("items"), dict):
+        raw = {**raw, "items": _with_urls(raw["items"], "items.", path)}
+    return raw
+
+
+def _with_urls(section: dict[str, Any], where: str, path: Path) -> dict[str, Any]:
+    source = section.get("source")
     if not isinstance(source, dict) or not isinstance(source.get("urls"), list):
-        return raw
+        return section
     try:
         urls = OmegaConf.to_container(OmegaConf.create(source["urls"]), resolve=True)
     except OmegaConfBaseException as error:
         advice = source.get("manual") or "set the variable and try again"
-        raise ConfigError(f"{path}: source.urls: {str(error).splitlines()[0]}; {advice}") from None
-    return {**raw, "source": {**source, "urls": urls}}
+        raise ConfigError(
+            f"{path}: {where}source.urls: {str(error).splitlines()[0]}; {advice}"
+        ) from None
+    return {**section, "source": {**source, "urls": urls}}

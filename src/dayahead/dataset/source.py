@@ -1,5 +1,6 @@
 """Section `source` of datasets/<name>.yaml: where the events come from, how they are written."""
 
+from dataclasses import field
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
@@ -66,6 +67,9 @@ class SyntheticConfig:
     n_items: Count
     n_topics: Count
     start: datetime
+    # Not in the text of settings without it, by which logs of before are known.
+    shop: bool = field(default=False, repr=False)
+    """Events have a type (view, cart, purchase), and the section `items` may read the catalogue."""
 
     def __post_init__(self) -> None:
         """Check the time."""

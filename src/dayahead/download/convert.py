@@ -20,6 +20,7 @@ from dayahead.core.columns import EVENT_TIME
 from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import fingerprint, package_version, sha256_of, source_fingerprint
 from dayahead.core.project import cache_root
+from dayahead.dataset.item_table import ItemTable
 from dayahead.dataset.manifest import EventsFile, SourceRecord, events_file_name
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.archives import raw_files
@@ -32,8 +33,8 @@ from dayahead.download.ids import spelled_columns
 from dayahead.download.quality import QualityCounters
 from dayahead.download.readers import read_batches
 from dayahead.download.repeats import Ints, repeats_within
+from dayahead.download.shop import catalogue, events_of
 from dayahead.download.sources import Source
-from dayahead.download.synthetic import generate
 from dayahead.download.unit_check import UnitCheck
 
 ROOMS = ("config", "core", "dataset", "download")
@@ -132,11 +133,6 @@ def conversion_key(source: Source | SourceRecord, dataset: DatasetConfig) -> str
 def _settings(dataset: DatasetConfig) -> str:
     """Return the settings of the data set's file that affect the conversion."""
     source, time = dataset.source, dataset.time
-    features = [
-        (name, feature.kind == "categorical", feature.column, feature.type)
-        for name, feature in dataset.features.items()
-        if feature.column is not None
-    ]
     return repr(
         [
             (source.format, source.delimiter, source.quote, source.header, source.nulls),
@@ -146,7 +142,7 @@ def _settings(dataset: DatasetConfig) -> str:
             (time.column, time.unit, time.formats, time.zone, time.offset, time.offset_unit),
             # Not today: by default later times are no strays before `stage` looks at the log.
             time.limits,
-            features,
+            (dataset.event_columns(), str(dataset.event_schema())),
             # Whether lines may be unreadable changes how they are read; the limit is checked later.
             dataset.quality.unreadable > 0,
             dataset.forgotten if dataset.forgotten.users else None,
@@ -196,7 +192,7 @@ def _convert_assuming(
 
     parts = _write_parts(folder, dataset.event_schema(), tables())
     units.check(source.shown)
-    for number, part in enumerate(parts):
+    for number, part in enumerate(parts if not isinstance(dataset, ItemTable) else ()):
         if len(rows := repeats_within(folder / part.file)):
             np.save(folder / _repeats_file(number), rows)
     record = {
@@ -212,7 +208,8 @@ def _convert_assuming(
 def _raw_batches(source: Source, dataset: DatasetConfig, scratch: Path) -> Iterator[RawBatch]:
     if source.path is None:
         assert dataset.source.synthetic is not None
-        generated = RawBatch(generate(dataset.source.synthetic), source.file, "row", 1)
+        make = catalogue if isinstance(dataset, ItemTable) else events_of
+        generated = RawBatch(make(dataset.source.synthetic), source.file, "row", 1)
         yield kept_rows(generated, dataset.source.where)
         return
     columns = source_columns(dataset)
@@ -239,8 +236,9 @@ def write_part(path: Path, schema: pa.Schema, groups: Iterator[pa.Table]) -> Eve
         for group in groups:
             out.write_table(group, row_group_size=ROW_GROUP)
             n_events += group.num_rows
-            times += [time for time in pc.min_max(group[EVENT_TIME]).as_py().values() if time]
-    first, last = min(times).isoformat(), max(times).isoformat()
+            if EVENT_TIME in schema.names:
+                times += [time for time in pc.min_max(group[EVENT_TIME]).as_py().values() if time]
+    first, last = (end(times).isoformat() if times else "" for end in (min, max))
     return EventsFile(path.name, n_events, sha256_of(path), first, last)
 
 

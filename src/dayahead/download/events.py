@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,12 @@ from dayahead.dataset.schema import DatasetConfig
 from dayahead.dataset.source import SourceConfig
 from dayahead.dataset.time import TimeConfig
 from dayahead.download.batches import EXAMPLES, LENIENT, UNREADABLE, RawBatch, find_invalid
-from dayahead.download.clocks import ZoneClock
+from dayahead.download.clocks import Localised, ZoneClock
 from dayahead.download.ids import joined, plain_numbers
 from dayahead.download.time_advice import advice
-from dayahead.download.times import LATEST, MICROSECONDS, InvalidTimesError, clipped, to_times
-from dayahead.download.values import cast_trimmed, decoded, to_int
+from dayahead.download.times import LATEST, MICROSECONDS, Times, clipped, to_times
+from dayahead.download.values import InvalidValuesError, cast_trimmed, decoded, to_int
+from dayahead.download.vectors import to_vectors
 
 _LARGEST = float(np.finfo(np.float32).max)
 _WHOLE_NUMBER = "a whole number of at most 64 bits (or set its type to string)"
@@ -84,11 +85,9 @@ def to_events(
             columns[name] = _key(unreadable, dataset.columns.key(name))
             continue
         conversion = _conversion(schema.field(name), dataset)
-        columns[name] = _convert_column(unreadable, sources[0], conversion)
-    local = (clock or ZoneClock(time.zone)).localise(columns[EVENT_TIME])
-    columns[EVENT_TIME] = local.instants
-    if SESSION_START in columns:
-        columns[SESSION_START] = ZoneClock(time.zone).localise(columns[SESSION_START]).instants
+        parts = [_convert_column(unreadable, source, conversion) for source in sources]
+        columns[name] = parts[0] if len(parts) == 1 else _joined_texts(parts)
+    local = _localised(columns, clock or ZoneClock(time.zone))
     if time.offset is not None:
         columns[EVENT_TIME] = _add_offsets(columns[EVENT_TIME], unreadable, time)
     readable = pa.table(columns, schema).filter(pa.array(~unreadable.mask))
@@ -99,7 +98,9 @@ def to_events(
     n_unreadable = left_out.pop(UNREADABLE, 0) + int(unreadable.mask.sum())
     dropped = {UNREADABLE: n_unreadable, **left_out, **forgotten, **incomplete}
     dropped |= {"outside time.between": outside.num_rows}
-    found = {"ambiguous": local.ambiguous, "nonexistent": local.nonexistent}
+    found = (
+        {} if local is None else {"ambiguous": local.ambiguous, "nonexistent": local.nonexistent}
+    )
     clock_rows = {check: columns[ROW].filter(pa.array(mask)) for check, mask in found.items()}
     return EventBatch(
         table,
@@ -107,13 +108,27 @@ def to_events(
         readable,
         (*raw.errors, *unreadable.errors)[:EXAMPLES],
         outside,
-        _filtered(raw.table[time.column], pc.is_in(columns[ROW], value_set=outside[ROW])),
+        _values_of(outside, raw.table, columns[ROW], time.column),
         clock_rows if time.zone != "UTC" else {},
     )
 
 
-def _filtered(values: pa.ChunkedArray, mask: pa.Array) -> pa.Array:
-    return values.combine_chunks().filter(mask)
+def _localised(columns: dict[str, Any], clock: ZoneClock) -> Localised | None:
+    """Replace times by instants; return those of the events, which `clock` follows, if any."""
+    local = None
+    for name, times in columns.items():
+        if isinstance(times, Times):
+            found = (clock if name == EVENT_TIME else ZoneClock(clock.zone)).localise(times)
+            columns[name] = found.instants
+            local = found if name == EVENT_TIME else local
+    return local
+
+
+def _values_of(outside: pa.Table, raw: pa.Table, rows: pa.Array, column: str) -> pa.Array:
+    """Return the times of some rows as the source has them."""
+    if not len(outside):
+        return pa.nulls(0)
+    return raw[column].combine_chunks().filter(pc.is_in(rows, value_set=outside[ROW]))
 
 
 class _UnreadableRows:
@@ -160,6 +175,8 @@ def _conversion(field: pa.Field, dataset: DatasetConfig) -> _Conversion:
     if pa.types.is_floating(field.type):
         expected = f"a number such as 1{source.thousands or ''}234{source.decimal}5"
         return _Conversion(partial(_to_float, source=source), expected)
+    if pa.types.is_list(field.type):
+        return _VECTOR
     return _TEXT
 
 
@@ -172,13 +189,21 @@ def _key(unreadable: _UnreadableRows, parts: Sequence[ColumnConfig]) -> pa.Array
     return joined([part.cast(pa.string()) for part in found])
 
 
+def _joined_texts(parts: Sequence[pa.Array]) -> pa.Array:
+    """Join texts by blanks, those that are null left out; null where nothing is left."""
+    # Not `skip`: with it Arrow 25 leaves out rows without any text.
+    text = pc.binary_join_element_wise(*parts, " ", null_handling="replace")
+    text = pc.utf8_trim_whitespace(text)
+    return pc.if_else(pc.equal(text, ""), None, text)
+
+
 def _convert_column(unreadable: _UnreadableRows, column: str, conversion: _Conversion) -> Any:  # noqa: ANN401
     """Convert a column; unreadable values become null."""
     values, convert = unreadable.raw.table[column].combine_chunks(), conversion.convert
     try:
         # All at once first, which is fast; the search for invalid values is the exception.
         return convert(values)
-    except InvalidTimesError as error:
+    except InvalidValuesError as error:
         bad = error.mask
     except pa.ArrowException:
         bad = _invalid_values(values, convert)
@@ -226,6 +251,7 @@ def _to_int_id(values: pa.Array) -> pa.Array:
 
 
 _INTEGER, _TEXT = _Conversion(_to_int_id, _WHOLE_NUMBER), _Conversion(_to_text, "text in UTF-8")
+_VECTOR = _Conversion(to_vectors, "a list of finite numbers such as [0.25, -1]")
 
 
 def _to_float(values: pa.Array, source: SourceConfig) -> pa.Array:
@@ -283,11 +309,11 @@ def _drop_incomplete(table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
 
 def _split_outside(table: pa.Table, time: TimeConfig) -> tuple[pa.Table, pa.Table]:
     """Split off the rows with a time outside `time.between`."""
-    inside = _is_inside(table[EVENT_TIME], time)
-    if SESSION_START in table.schema.names:
-        inside = pc.and_(inside, _is_inside(table[SESSION_START], time))
-    if pc.all(inside).as_py():
+    times = [name for name in (EVENT_TIME, SESSION_START) if name in table.schema.names]
+    found = [_is_inside(table[name], time) for name in times]
+    if not found or pc.all(reduce(pc.and_, found)).as_py():
         return table, table.slice(0, 0)
+    inside = reduce(pc.and_, found)
     return table.filter(inside), table.filter(pc.invert(inside))
 
 

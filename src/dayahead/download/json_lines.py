@@ -294,6 +294,8 @@ def _kinds(rows: list[bytes], column: str, explode: str | None) -> Counter[type]
 
 def _arrow_type(kinds: Counter[type], wanted: pa.DataType) -> pa.DataType:
     """Return the type of most values."""
+    if pa.types.is_list(wanted):
+        return pa.list_(pa.float64()) if kinds[list] else pa.string()
     numbers = kinds[int] + kinds[float]
     if max(kinds[str], kinds[bool]) > numbers:
         return pa.string() if kinds[str] >= kinds[bool] else pa.bool_()

@@ -112,6 +112,9 @@ def text_of(value: Any, wanted: pa.DataType) -> str | None:  # noqa: ANN401
         if pa.types.is_timestamp(wanted):
             raise ValueError(f"expected a time, found {str(value).lower()}")
         return str(value).lower() if pa.types.is_string(wanted) else str(int(value))
+    if isinstance(value, list) and pa.types.is_list(wanted):  # of another kind: no number of it
+        numbers = (each if isinstance(each, Number) else repr(each) for each in value)
+        return f"[{', '.join(numbers)}]"
     raise ValueError(f"holds a {'list' if isinstance(value, list) else 'record'}. {ADVICE}")
 
 

@@ -30,7 +30,8 @@ def check_paths(columns: Columns, schema: pa.Schema, explode: str | None, name: 
     )
     for column in columns:
         kind = schema.field(column).type if column in top else nested[column]
-        if pa.types.is_nested(kind) and column != explode:
+        is_vector = is_list(kind) and pa.types.is_list(columns[column])
+        if pa.types.is_nested(kind) and column != explode and not is_vector:
             raise SourceError(f"{name}: column {column} holds {_described(kind)}. {ADVICE}")
     if explode is not None:
         check_list(explode, nested, name)

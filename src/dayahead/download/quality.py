@@ -104,6 +104,8 @@ class QualityCounters:
 
     def _count_times(self, batch: EventBatch) -> None:
         events, outside = batch.table, batch.outside
+        if EVENT_TIME not in events.schema.names:
+            return
         n_times = events.num_rows + outside.num_rows
         first = outside[ROW].slice(0, EXAMPLES).to_pylist()
         self._defects["outside"].add(outside.num_rows, n_times, map(self.location, first))
@@ -136,19 +138,36 @@ def check_quality(
     reach: Reach | None,
     others: Sequence[QualityResult] = (),
 ) -> tuple[QualityResult, ...]:
-    """Add up the counts of all files and compare them, and other results, with the limits.
+    """Add up the counts of all files of a log; compare them, and other results, with the limits.
 
     `reach` says which events are strays; None: there is no event.
 
     Raises:
-        SourceError: names every check that exceeds its limit, and the location of its first defect.
+        SourceError: see `check_limits`.
     """
-    checks = dict.fromkeys(check for _, quality in files for check in quality.defects)
-    results = [_total(check, files, dataset) for check in checks]
-    results = [each for each in results if each.found or each.check != UNDECODABLE]
-    results += [*others, _empty_days(files, dataset.quality.empty_days, reach)]
+    results = [*totals(files, dataset), *others]
+    results.append(_empty_days(files, dataset.quality.empty_days, reach))
     if reach is not None:
         results.append(reach.strays)
+    check_limits(results, dataset, name, "log")
+    return tuple(results)
+
+
+def totals(files: Files, dataset: DatasetConfig) -> list[QualityResult]:
+    """Add up the counts of all files."""
+    checks = dict.fromkeys(check for _, quality in files for check in quality.defects)
+    results = [_total(check, files, dataset) for check in checks]
+    return [each for each in results if each.found or each.check != UNDECODABLE]
+
+
+def check_limits(
+    results: Sequence[QualityResult], dataset: DatasetConfig, name: str, what: str
+) -> None:
+    """Log what was found in the log or table, `what`, and compare it with the limits.
+
+    Raises:
+        SourceError: names every check that exceeds its limit, and the location of its first defect.
+    """
     for result in results:
         if result.found:
             _log.info("quality: %s", _summary(result))
@@ -161,10 +180,9 @@ def check_quality(
         cures = [spelling_cure(name, dataset) for kind, _, name in names if kind == "spellings"]
         cure = f" set {' and '.join(cures)}, or" if cures else ", if that is how the log is,"
         raise SourceError(
-            f"datasets/{name}.yaml: too many defects in the log: {found}. Correct the files, or"
+            f"datasets/{name}.yaml: too many defects in the {what}: {found}. Correct the files, or"
             f"{cure} raise {limits} there{advice}"
         )
-    return tuple(results)
 
 
 def _key(check: str) -> str:
@@ -203,24 +221,33 @@ def _summary(result: QualityResult) -> str:
     return f"{result.check}: {_percent(result.share)} of {result.of:,} {_unit(result)}{limit}"
 
 
-def report(results: Sequence[QualityResult], name: str, n_files: int) -> str:
-    """Return all results as an aligned table in Markdown."""
+def report(
+    results: Sequence[QualityResult],
+    name: str,
+    n_files: int,
+    items: Sequence[QualityResult] | None = None,
+) -> str:
+    """Return all results as aligned tables in Markdown; `items` are those of a table of items."""
+    lines = [
+        f"# Quality of the input: {name}",
+        "",
+        f"{n_files} file{'s' if n_files > 1 else ''}. Limits stand in datasets/{name}.yaml, "
+        f"section quality; no limit: only reported.",
+        "Duplicates are looked for over all files.",
+        "",
+        *_aligned(results),
+        "",
+    ]
+    if items is not None:
+        lines += ["## Items", "", *_aligned(items), ""]
+    return "\n".join(lines)
+
+
+def _aligned(results: Sequence[QualityResult]) -> list[str]:
     lines = [_HEADINGS, *map(_cells, results)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, tuple("-" * width for width in widths))
-    table = ["| " + " | ".join(map(str.ljust, cells, widths)) + " |" for cells in lines]
-    return "\n".join(
-        [
-            f"# Quality of the input: {name}",
-            "",
-            f"{n_files} file{'s' if n_files > 1 else ''}. Limits stand in datasets/{name}.yaml, "
-            f"section quality; no limit: only reported.",
-            "Duplicates are looked for over all files.",
-            "",
-            *table,
-            "",
-        ]
-    )
+    return ["| " + " | ".join(map(str.ljust, cells, widths)) + " |" for cells in lines]
 
 
 def _cells(result: QualityResult) -> tuple[str, ...]:

@@ -107,7 +107,8 @@ def fetch_sources(dataset: DatasetConfig, name: str) -> list[Source]:
         DataError: too little disk space.
     """
     if dataset.source.synthetic is not None:
-        settings = fingerprint({"config": repr(dataset.source.synthetic)})
+        config = dataset.source.synthetic
+        settings = fingerprint({"config": repr(config)} | ({"shop": True} if config.shop else {}))
         return [Source("synthetic", "synthetic", "synthetic", 0, settings, None)]
     files = list_files(dataset.source.urls, dataset.source.manual)
     if unknown := sorted(set(dataset.source.sha256) - {file.name for file in files}):

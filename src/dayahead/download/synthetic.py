@@ -39,7 +39,7 @@ _WEEKDAYS = np.array([1.05, 1.08, 1.06, 1.04, 1.0, 0.86, 0.91])
 
 
 @dataclass(frozen=True)
-class _Items:
+class Items:
     """The catalogue, ordered by (topic, birth)."""
 
     ids: Ints
@@ -56,6 +56,12 @@ class _Items:
     """[n_items, n_successors] positions."""
     price: Floats
 
+    @property
+    def categories(self) -> pa.Array:
+        """Name of each item's category; as in real catalogues, some items have none."""
+        names = np.array([f"category-{topic % 20:02d}" for topic in range(len(self.first) - 1)])
+        return pa.array(names[self.topic], pa.string(), mask=self.ids % 50 == 0)
+
 
 def as_utc(time: datetime) -> datetime:
     """Return the time in UTC; one without a zone is taken as UTC."""
@@ -67,15 +73,26 @@ def log_end(config: SyntheticConfig) -> datetime:
     return as_utc(config.start) + timedelta(days=config.days)
 
 
-def generate(config: SyntheticConfig) -> pa.Table:
-    """Generate the log, in order of time; the same settings always give the same rows.
+@dataclass(frozen=True)
+class Log:
+    """A generated log."""
 
-    Returns:
-        session_id string, user_id string (null: not logged in), item_id int64, event_time
-        timestamp[us, UTC], category string (nullable), price float64.
-    """
+    clicks: pa.Table
+    """session_id string, user_id string (null: not logged in), item_id int64, event_time
+    timestamp[us, UTC], category string (nullable), price float64."""
+    suits: npt.NDArray[np.bool_]
+    """Which clicks are on an item of the price tier that the session prefers."""
+
+
+def generate(config: SyntheticConfig) -> pa.Table:
+    """Generate the clicks of the log; see `generate_log`."""
+    return generate_log(config).clicks
+
+
+def generate_log(config: SyntheticConfig) -> Log:
+    """Generate the log, in order of time; the same settings always give the same rows."""
     rng = np.random.default_rng(config.seed)
-    items = _draw_items(rng, config)
+    items = draw_items(rng, config)
     starts = _session_starts(rng, config)
     user, home, taste = _visitors(rng, config, items, len(starts))
     lengths = np.minimum(1 + rng.lognormal(1.1, 0.85, len(starts)).astype(np.int64), MAX_LENGTH)
@@ -84,10 +101,15 @@ def generate(config: SyntheticConfig) -> pa.Table:
     chosen = _walk(rng, items, config, times, (session, step), (home, taste))
     inside = np.flatnonzero(times < config.days * DAY)  # a log ends in mid-session
     order = inside[np.argsort(times[inside], kind="stable")]
-    return _table(config, items, times[order], session[order], user[session[order]], chosen[order])
+    session, chosen = session[order], chosen[order]
+    return Log(
+        _table(config, items, times[order], session, user[session], chosen),
+        suits=items.tier[chosen] == taste[session],
+    )
 
 
-def _draw_items(rng: np.random.Generator, config: SyntheticConfig) -> _Items:
+def draw_items(rng: np.random.Generator, config: SyntheticConfig) -> Items:
+    """Draw the catalogue."""
     n, n_topics = config.n_items, config.n_topics
     shares = _zipf(n_topics, 0.6)
     topic = np.concatenate([np.arange(n_topics), rng.choice(n_topics, n - n_topics, p=shares)])
@@ -101,7 +123,7 @@ def _draw_items(rng: np.random.Generator, config: SyntheticConfig) -> _Items:
     hops = rng.integers(1, _NEIGHBOURHOOD + 1, (n, len(_SUCCESSOR_SHARES)))
     hops *= rng.choice([-1, 1], hops.shape)
     low, size = first[topic][:, None], np.diff(first)[topic][:, None]
-    return _Items(
+    return Items(
         ids=100_000 + rng.permutation(n),
         birth=birth,
         fade=rng.lognormal(np.log(3.0), 0.6, n),
@@ -133,7 +155,7 @@ def _session_starts(rng: np.random.Generator, config: SyntheticConfig) -> Ints:
 
 
 def _visitors(
-    rng: np.random.Generator, config: SyntheticConfig, items: _Items, n: int
+    rng: np.random.Generator, config: SyntheticConfig, items: Items, n: int
 ) -> tuple[Ints, Ints, Ints]:
     """Return the user (-1: none), home topic (-1: none) and taste of each session."""
     n_users = max(n // 4, 1)
@@ -157,7 +179,7 @@ def _click_times(rng: np.random.Generator, starts: Ints, session: Ints, step: In
 class _Popularity:
     """Samples items from a range of positions, by their weight in a time slot."""
 
-    def __init__(self, items: _Items, config: SyntheticConfig) -> None:
+    def __init__(self, items: Items, config: SyntheticConfig) -> None:
         now = np.arange(config.days * SLOTS_PER_DAY)[:, None] / SLOTS_PER_DAY
         interest = np.maximum(np.exp(-(now - items.birth) / items.fade), 1e-4)
         weights = np.where(items.birth <= now, items.strength * interest, 0.0)
@@ -174,7 +196,7 @@ class _Popularity:
 
 def _walk(
     rng: np.random.Generator,
-    items: _Items,
+    items: Items,
     config: SyntheticConfig,
     times: Ints,
     click: tuple[Ints, Ints],
@@ -205,7 +227,7 @@ def _walk(
 
 
 def _successor(
-    rng: np.random.Generator, items: _Items, current: Ints, taste: Ints, day: Floats
+    rng: np.random.Generator, items: Items, current: Ints, taste: Ints, day: Floats
 ) -> Ints:
     """Return one of the current item's released successors, by taste; -1 if none is left."""
     options = items.successors[current]
@@ -219,18 +241,16 @@ def _successor(
 
 
 def _table(
-    config: SyntheticConfig, items: _Items, times: Ints, session: Ints, user: Ints, chosen: Ints
+    config: SyntheticConfig, items: Items, times: Ints, session: Ints, user: Ints, chosen: Ints
 ) -> pa.Table:
     start = int(as_utc(config.start).timestamp() * 1_000_000)
-    names = np.array([f"category-{topic % 20:02d}" for topic in range(config.n_topics)])
-    unnamed = items.ids % 50 == 0  # as in real catalogues, some items have no category
     return pa.table(
         {
             "session_id": pa.array(1_000_000 + session).cast(pa.string()),
             "user_id": pa.array(user, mask=user < 0).cast(pa.string()),
             "item_id": pa.array(items.ids[chosen]),
             "event_time": pa.array(start + times).cast(TIMESTAMP),
-            "category": pa.array(names[items.topic[chosen]], pa.string(), mask=unnamed[chosen]),
+            "category": items.categories.take(pa.array(chosen)),
             "price": pa.array(items.price[chosen]),
         }
     )

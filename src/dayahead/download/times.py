@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from dayahead.core.columns import DAY, TIMESTAMP
 from dayahead.dataset.time import DIRECTIVES, ZONE_PATTERN, TimeConfig, format_pattern
 from dayahead.download.time_fields import read_fields
-from dayahead.download.values import EXACT, decoded, to_int
+from dayahead.download.values import EXACT, InvalidValuesError, decoded, to_int
 
 MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 EARLIEST, LATEST = (int(np.datetime64(year, "us").astype(int)) for year in ("1900", "2250"))
@@ -52,13 +52,11 @@ _FAR = r"^[+-]?\d{5,}-\d\d-\d\d|^-?\d{4}-\d\d-\d\d.*BC$|^0000-00-00"
 _MARKS = r"^[\s\"']+|[\s\"']+$"
 
 
-class InvalidTimesError(pa.ArrowInvalid):  # type: ignore[misc]
+class InvalidTimesError(InvalidValuesError):
     """Some values are no times."""
 
     def __init__(self, mask: npt.NDArray[np.bool_]) -> None:
-        super().__init__("not a time")
-        self.mask = mask
-        """Marks them."""
+        super().__init__("not a time", mask)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,21 @@
 """Conversions that several columns share: bytes to text, and exact whole numbers."""
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 EXACT = {32: 2**24, 64: 2**53}
 """Largest exact whole number by bits of a float: larger ones lose digits."""
+
+
+class InvalidValuesError(pa.ArrowInvalid):  # type: ignore[misc]
+    """Some values of an array cannot be converted."""
+
+    def __init__(self, message: str, mask: npt.NDArray[np.bool_]) -> None:
+        super().__init__(message)
+        self.mask = mask
+        """Marks them."""
 
 
 def decoded(values: pa.Array) -> pa.Array:

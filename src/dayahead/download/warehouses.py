@@ -11,6 +11,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from dayahead.core.cache import Cache, link_tree, recorded_hashes
+from dayahead.core.columns import EVENT_TIME
 from dayahead.core.errors import SourceError
 from dayahead.core.fingerprints import fingerprint, package_version, sha256_of, source_fingerprint
 from dayahead.core.project import cache_root
@@ -45,7 +46,7 @@ def fetch_tables(dataset: DatasetConfig) -> list[Source]:
     found = [source for url in dataset.source.urls for source in _fetched(url, dataset)]
     if not found:
         raise SourceError(
-            f"{', '.join(map(_shown, dataset.source.urls))}: no row: expected events. Correct "
+            f"{', '.join(map(_shown, dataset.source.urls))}: no row: expected some. Correct "
             f"source.{'urls' if dataset.source.query is None else 'query'}"
         )
     return found
@@ -119,7 +120,8 @@ def _write(table: Table, dataset: DatasetConfig, shown: str, folder: Path) -> No
     check_columns(dict.fromkeys(source.order, pa.null()), table.schema.names, shown, "source.order")
     reading = _reading(dataset, table.schema)
     schema = pa.schema([table.schema.field(name) for name in reading.columns])
-    days = days_of(schema, dataset.time.column, dataset.time.unit)
+    has_times = EVENT_TIME in dataset.event_columns()
+    days = days_of(schema, dataset.time.column, dataset.time.unit) if has_times else None
 
     def tables() -> Iterator[pa.Table]:
         with tqdm(unit="rows", unit_scale=True, desc="rows", disable=None) as bar:

@@ -20,6 +20,7 @@ from dayahead.core.columns import (
     FIRST_TIME,
     FIRST_WINDOW,
     INDEX,
+    LATEST_TIME,
     N_RESERVED,
     TIMESTAMP,
     VALUE,
@@ -37,7 +38,9 @@ def vocabulary_schema(value_type: pa.DataType) -> pa.Schema:
             pa.field(INDEX, pa.int32(), nullable=False),
             pa.field(VALUE, value_type, nullable=False),
             pa.field(FIRST_WINDOW, pa.string(), nullable=False),  # in which it got its index
-            pa.field(FIRST_TIME, TIMESTAMP, nullable=False),  # of its first event
+            pa.field(
+                FIRST_TIME, TIMESTAMP, nullable=False
+            ),  # of its first event; none: LATEST_TIME
             pa.field(EVENTS, pa.int64(), nullable=False),  # over all kept windows
         ]
     )
@@ -62,6 +65,14 @@ def count_values(events: pa.Table, column: str) -> pa.Table:
     return pa.table({VALUE: first[column], FIRST_TIME: first[EVENT_TIME], EVENTS: counts})
 
 
+def listed_values(values: pa.ChunkedArray) -> pa.Table:
+    """List values of a table of items as `count_values` does: they have no event yet."""
+    distinct = values.combine_chunks().unique().drop_null()
+    times = pa.repeat(pa.scalar(LATEST_TIME, pa.int64()), len(distinct)).cast(TIMESTAMP)
+    events = pa.repeat(pa.scalar(0, pa.int64()), len(distinct))
+    return pa.table({VALUE: distinct, FIRST_TIME: times, EVENTS: events})
+
+
 def add_value_counts(
     counts: pa.Table,
     windows: Sequence[tuple[str, pa.Table]],
@@ -74,7 +85,8 @@ def add_value_counts(
         counts: of earlier windows; the order of its rows and its indices stay.
         windows: name and `count_values` of each window, in order of time; a window's grace counts
             as another one, whose name sorts after it.
-        min_count: a value gets its index in the window in which its events reach this number.
+        min_count: a value gets its index in the window in which its events reach this number; 0:
+            a value that is only listed gets one too.
         looks_ahead: it gets its index in its first window, if its events reach the number over
             all windows. Indices then change when windows are added.
     """
@@ -101,10 +113,18 @@ def add_value_counts(
         INDEX: pa.array(index, mask=index == 0),
         VALUE: values[VALUE],
         FIRST_WINDOW: pa.array(first_windows, pa.string(), mask=index == 0),
-        FIRST_TIME: values[FIRST_TIME],
+        FIRST_TIME: rows[FIRST_TIME].take(pa.array(_first_events(rows, codes))),
         EVENTS: pa.array(totals),
     }
     return pa.table(added).cast(counts.schema).combine_chunks()
+
+
+def _first_events(rows: pa.Table, codes: Ints) -> Ints:
+    """Find the first row with an event of each value, else its first row."""
+    found = first_of_each(codes)
+    has_event = np.flatnonzero(rows[EVENTS].to_numpy() > 0)
+    found[codes[has_event[::-1]]] = has_event[::-1]
+    return found
 
 
 def vocabulary_of(counts: pa.Table) -> pa.Table:

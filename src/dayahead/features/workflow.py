@@ -23,7 +23,7 @@ from nvtabular.ops import Clip, FillMissing, Normalize, Operator
 
 from dayahead.config.loading import Device
 from dayahead.core.columns import EVENT_TIME, ID_TYPES, ITEM_ID, TIMESTAMP, VALUE, IdType
-from dayahead.dataset.schema import TIME_FEATURES, FeatureConfig
+from dayahead.dataset.features import TIME_FEATURES, FeatureConfig
 from dayahead.features.arrays import Ints
 from dayahead.features.chain import Chain
 from dayahead.features.operators import (

@@ -156,10 +156,22 @@ class LiveModel:
             if sizes != self._counter.memories.sizes:
                 self._counter.grow(sizes)
             values = np.array(categories, np.int64).reshape(len(categories), len(order)).T
+            self._know_items(items, values)
             pasts = np.zeros_like(times)
             new = Events(keys[order], times[order], items, values, pasts, worth[order])
             self._counter.running.receive(new)
         self._counter.advance(until)
+
+    def _know_items(self, items: Ints, values: Ints) -> None:
+        """Put what the model knows of items into the values [N, G] of their clicks."""
+        known, about = self._stored.items, self._stored.config.statistics.items
+        if known is None or about is None:
+            return
+        n = int(items.max(initial=0)) + 1
+        for place, name in enumerate(self._columns[1:]):
+            if name in about.features:
+                found = known.table.values(name, n)[items]
+                values[:, place] = np.where(found > 0, found, values[:, place])
 
     def _indices(self, column: str, values: list[object], order: Ints) -> Ints:
         """Return vocabulary indices in an order, in which new values get theirs."""
@@ -187,9 +199,10 @@ class LiveModel:
         """Return the model as of now: candidates and vocabularies with what is new."""
         memories = self._counter.memories
         candidates = np.union1d(self._stored.candidates, memories.counted_items).astype(np.int32)
+        every = replace(self._stored, candidates=candidates)
         return replace(
-            self._stored,
-            candidates=candidates,
+            every,
+            candidates=every.candidates_at(self.now),
             vocabularies={
                 name: pa.table({VALUE: known.values}) for name, known in self.encoder.known.items()
             },

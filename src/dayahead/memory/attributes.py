@@ -52,7 +52,12 @@ class AttributeMemory(Memory):
 
     def features(self, batch: CandidateBatch) -> Floats32:
         """Return the matches of the candidates [B, C, 2 A]."""
-        values, latest = self.values[batch.candidates], self._latest(batch.prefixes)
+        values = self.values
+        if batch.content is not None:  # a table of items knows better than clicks
+            values = np.where(
+                batch.content.attributes >= N_RESERVED, batch.content.attributes, values
+            )
+        values, latest = values[batch.candidates], self._latest(batch.prefixes)
         weights = (latest >= N_RESERVED) / np.arange(1, latest.shape[1] + 1)[:, None]  # [B, L, A]
         shares = np.zeros(values.shape)
         for step in range(latest.shape[1]):

@@ -7,17 +7,20 @@ A new source is a file with a subclass of `Source`, `Memory` or `CountMemory`, a
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.memory.candidates import Proposal
-from dayahead.memory.clicks import Clicks
+from dayahead.memory.clicks import Clicks, Flags
 from dayahead.memory.growth import Growth
 from dayahead.memory.settings import HalfLife
 from dayahead.memory.table import Columns, DecayedTable, Floats, Floats32, Lookup, Moment, Sums
+
+if TYPE_CHECKING:
+    from dayahead.memory.content import Content
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,10 @@ class CandidateBatch:
     """Counts of each `CountMemory` at the candidates, by its name."""
     transitions: Floats32 | None = None
     """[B, C, 1] share of each candidate in the clicks after the prefix's last item."""
+    content: "Content | None" = None
+    """What the items table says; None: nothing."""
+    is_seen: Flags | None = None
+    """[n] whether each item of the catalogue was ever clicked."""
 
 
 class Source(ABC):

@@ -16,6 +16,7 @@ from dayahead.memory.attributes import AttributeMemory
 from dayahead.memory.candidates import choose, most_popular
 from dayahead.memory.categories import CategoryMemory
 from dayahead.memory.clicks import Clicks, Flags, Ints
+from dayahead.memory.content import Content, ContentSource
 from dayahead.memory.context import context, context_names, past_context
 from dayahead.memory.evidence import CandidateBatch, CountMemory, Memory, Source, sums_of
 from dayahead.memory.growth import Growth
@@ -27,6 +28,7 @@ from dayahead.memory.pairs import PairMemory
 from dayahead.memory.past import PastMemory
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.table import Columns, Floats32, Lookup, Moment, Sums
+from dayahead.windows.items import ItemTable
 
 _CLOCK, _SIZES = "clock", "sizes"
 
@@ -79,6 +81,9 @@ class Memories:
         self.now = 0
         """Time at which the memories are read."""
         self._known: ItemFeatures | None = None
+        self.items_table: ItemTable | None = None
+        """What else is known of items; not a part of the state."""
+        self._content: Content | None = None
 
     def _sources(self) -> list[Source]:
         """Return the sources in the order of the head's weights; a new one is a line here."""
@@ -92,6 +97,8 @@ class Memories:
         ]
         if settings.attributes:
             sources.append(AttributeMemory(settings))
+        if settings.vectors:
+            sources.append(ContentSource(settings))
         if settings.with_past:
             sources += [PastItems(), PastMemory(settings)]
         if settings.with_network:
@@ -119,7 +126,19 @@ class Memories:
             self.is_known[name] = np.pad(flags, (0, n_new), constant_values=self.counted_at == 0)
         for memory in self.memories.values():
             memory.grow(sizes[ITEM_ID])
-        self._known = None
+        self._known = self._content = None
+
+    def know_items(self, table: ItemTable | None) -> None:
+        """Read the attributes and vectors of items in this table from now on."""
+        self.items_table, self._content = table, None
+
+    @property
+    def content(self) -> Content | None:
+        """What the table of items says, computed once; None where there is none."""
+        if self._content is None and self.items_table is not None:
+            n = self.n_items + N_RESERVED
+            self._content = Content.of(self.items_table, self.settings, n)
+        return self._content
 
     def know_all(self) -> None:
         """Read every value of the vocabularies as known from now on; none is new any more."""
@@ -132,6 +151,7 @@ class Memories:
         earlier = sessions.take(early)
         memories = type(self)(self.settings)
         memories.grow(self.sizes)
+        memories.know_items(self.items_table)
         if len(earlier):
             memories.add(earlier, int(earlier.times.max()))
         return memories
@@ -191,6 +211,8 @@ class Memories:
         if allowed is not None:
             popularity[~allowed] = 0
         popular = most_popular(popularity * known.is_seen, n_candidates)
+        is_new = (popularity > 0) & ~known.is_seen
+        new_items = self.content.new_items(is_new) if self.content is not None else None
 
         @in_phase("memories")
         def read(prefixes: Clicks) -> Read:
@@ -200,6 +222,8 @@ class Memories:
             found = {each.name: each.lookups(clicks, now) for each in self._counts}
             proposals = [p for each in self._counts for p in each.propose(found[each.name])]
             candidates = choose(clicks, proposals, popularity, popular, n_candidates)
+            if new_items is not None:
+                candidates = new_items.add_to(candidates, clicks)
             if self.settings.with_past:
                 apart = (each for each in self._counts if not each.joins_past)
                 found |= {each.name: each.lookups(prefixes, now) for each in apart}
@@ -216,7 +240,9 @@ class Memories:
         after_last = self.pairs.after_last(sums[self.pairs.name])
         transitions = self.pairs.transitions(after_last, share)
         batch = CandidateBatch(
-            prefixes, candidates, known.logs[candidates], share, self.n_old, sums, transitions
+            *(prefixes, candidates, known.logs[candidates], share, self.n_old, sums, transitions),
+            content=self.content,
+            is_seen=known.is_seen,
         )
         features: Floats32 = np.concatenate(
             [each.features(batch) for each in self.sources], axis=2, dtype=np.float32
@@ -265,5 +291,6 @@ class Memories:
         self.sizes = dict(zip(self.sizes, state[_SIZES].tolist(), strict=True))
         self.is_known = {name: np.ones(n + N_RESERVED, bool) for name, n in self.sizes.items()}
         self.know_all()
+        self._content = None
         self.counted_at = int(state[_CLOCK])
         self.move_to(self.counted_at)

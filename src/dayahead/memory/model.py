@@ -19,6 +19,7 @@ from dayahead.core.errors import ConfigError
 from dayahead.core.phases import phase
 from dayahead.core.prefixes import with_prefix
 from dayahead.memory.clicks import Clicks, Ints, Positions
+from dayahead.memory.content import N_NEW
 from dayahead.memory.context import OF_GATE
 from dayahead.memory.explain import contributions, mean_gradients
 from dayahead.memory.gate import Gate
@@ -32,6 +33,7 @@ from dayahead.memory.running import RunningSessions
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.training import HeadTrainer, JointNetwork
 from dayahead.memory.window import NetworkScores, OpenWindow, drawn_positions
+from dayahead.windows.items import ItemTable
 
 CELLS = 40_000
 """Maximum number of candidates, over all prefixes, that are read at once: bounds memory."""
@@ -81,6 +83,10 @@ class MemoryModel:
     def n_items(self) -> int:
         """Items in the catalogue."""
         return self.memories.n_items
+
+    def know_items(self, table: ItemTable | None) -> None:
+        """Read what a table says about items from now on."""
+        self.memories.know_items(table)
 
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Extend the memories to the first `sizes[column]` values of each vocabulary."""
@@ -330,7 +336,8 @@ class MemoryModel:
     def _n_ranked(self, allowed: NDArray[np.bool_]) -> int:
         """Count the items that the head ranks for each prefix."""
         if self.settings.config.rank_all:
-            return int((allowed & self.memories.items.is_seen).sum()) + REACH  # and own ones
+            n_seen = int((allowed & self.memories.items.is_seen).sum())
+            return n_seen + REACH + N_NEW * bool(self.settings.vectors)  # own and new ones
         return self.settings.config.n_candidates
 
     def explain(

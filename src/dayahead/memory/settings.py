@@ -26,6 +26,8 @@ class MemorySettings:
     """Names of the categorical columns."""
     attributes: tuple[str, ...] = ()
     """Those of the columns whose values belong to items."""
+    vectors: tuple[str, ...] = ()
+    """Names of the vectors of items that are compared."""
     with_network: bool = False
     """Whether a network's log-softmax is a feature."""
     with_past: bool = False

@@ -208,6 +208,7 @@ def build_memory(
         unit=statistics.window_length,
         columns=categories,
         attributes=tuple(n for n in categories if statistics.features[n].of_item),
+        vectors=_vectors_read(settings.memory, statistics),
         with_network=network is not None,
         with_past=settings.model.n_past_read > 0,
         tick=live.tick_microseconds,
@@ -217,6 +218,23 @@ def build_memory(
         seed=seed,
     )
     return MemoryRecommender(of_memory, network)
+
+
+def _vectors_read(config: MemoryConfig, statistics: Statistics) -> tuple[str, ...]:
+    """Return the names of the items' vectors that memory reads.
+
+    Raises:
+        ConfigError: the data set has no such vector.
+    """
+    known = () if statistics.items is None else tuple(statistics.items.vectors)
+    if config.vectors == "all":
+        return known
+    if unknown := [name for name in config.vectors if name not in known]:
+        raise ConfigError(
+            f"params.yaml: memory.vectors: {', '.join(unknown)} not among items.vectors of the "
+            f"data set ({', '.join(known) or 'it has none'})"
+        )
+    return config.vectors
 
 
 def vocabulary_columns(config: ModelConfig, statistics: Statistics) -> tuple[str, ...]:

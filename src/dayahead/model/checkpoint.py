@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import get_type_hints
 
@@ -42,6 +42,8 @@ from dayahead.model.embeddings import GrowingEmbedding
 from dayahead.model.model import Model
 from dayahead.model.size_checks import weights_bounded
 from dayahead.model.state_checks import check_candidates, check_shapes, check_values
+from dayahead.model.stored_items import FILE as ITEMS
+from dayahead.model.stored_items import StoredItems
 from dayahead.model.tensor_files import AnyTensor, TensorFile, write_tensors
 from dayahead.windows.folder import vocabulary_path
 from dayahead.windows.metadata import Statistics
@@ -98,6 +100,22 @@ class StoredModel:
     """Events of each candidate in the train sessions of the last fitted window."""
     vocabularies: Mapping[str, pa.Table]
     """index, value and first_time of each vocabulary, up to its size."""
+    items: StoredItems | None = None
+    """What the data set's table says of items, where there is one."""
+
+    def candidates_at(self, time: int) -> NDArray[np.int32]:
+        """Return the candidates that are available at a time, microseconds since 1970."""
+        if self.items is None:
+            return self.candidates
+        return self.candidates[self.items.table.is_available(self.candidates, time)]
+
+    def without_withdrawn(self) -> "StoredModel":
+        """Return the model without candidates that were withdrawn before its last window's end."""
+        found = None if self.items is None else self.items.table.availability(self.candidates)
+        if found is None:
+            return self
+        kept = found[1] > self.config.end
+        return replace(self, candidates=self.candidates[kept], popularity=self.popularity[kept])
 
 
 def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, AnyTensor]) -> None:
@@ -108,6 +126,8 @@ def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, AnyTenso
     shutil.rmtree(folder, ignore_errors=True)
     for column, table in stored.vocabularies.items():
         write_parquet(vocabulary_path(folder, column), table)
+    if stored.items is not None:
+        write_parquet(folder / ITEMS, stored.items.rows)
     tensors: dict[str, AnyTensor] = {
         CANDIDATES: torch.from_numpy(stored.candidates),
         POPULARITY: torch.from_numpy(stored.popularity),
@@ -138,8 +158,16 @@ def load_model(folder: Path, *, to_fit: bool = True) -> StoredModel:
             if sizes.keys() != {*columns}:
                 raise ValueError(f"{path}: sizes of {[*sizes]}, expected of {[*columns]}")
         vocabularies = {column: _vocabulary(folder, file, column) for column in columns}
+        items = None
+        if file.statistics.items is not None:
+            items = StoredItems.read(folder, file.statistics, vocabularies)
         with TensorFile.open(folder / TENSORS) as tensors:
             stored = _read_model(file, tensors, vocabularies, to_fit=to_fit)
+        if items is not None:
+            if missing := {*stored.model.vectors} - {*items.rows.column_names}:
+                raise ValueError(f"{folder / ITEMS}: no column {', '.join(sorted(missing))}")
+            stored.model.know_items(items.table)
+            stored = replace(stored, items=items)
     except (*READ_ERRORS, ModelFileError) as error:
         other = _other_settings(folder)
         raise ModelFileError(

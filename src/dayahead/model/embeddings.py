@@ -1,5 +1,6 @@
 """Embedding tables that grow with the vocabulary, from random or pretrained rows."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from dayahead.core.columns import INDEX, N_RESERVED, UNKNOWN, VALUE
+from dayahead.core.columns import FIRST_WINDOW, INDEX, N_RESERVED, UNKNOWN, VALUE
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.rng import derived_seed
+from dayahead.windows.items import ItemTable
 
 BLOCK_ROWS = 2**12
 """Rows that are drawn from one seed; growing by one row may draw up to this many."""
@@ -168,6 +170,35 @@ def read_item_vectors(path: Path, vocabulary: pa.Table, dim: int) -> PretrainedR
     indices = vocabulary[INDEX].take(positions.drop_null()).to_numpy().astype(np.int64)
     return PretrainedRows(
         rows=torch.from_numpy(indices - N_RESERVED), vectors=torch.from_numpy(vectors[is_known])
+    )
+
+
+def item_vectors_of_table(
+    table: ItemTable, name: str, first_windows: Sequence[str], dim: int
+) -> PretrainedRows:
+    """Return a vector of the items table as initial item vectors.
+
+    Args:
+        table: the first row of each item, with its `first_window`.
+        name: of the vector.
+        first_windows: of each item of the vocabulary. One that the table lists only later, when its
+            embedding is drawn already, gets no vector.
+        dim: of the item embeddings.
+
+    Raises:
+        ConfigError: the vectors are of another size.
+    """
+    vectors = table.vectors(name, 0 if not len(table.items) else int(table.items[-1]) + 1)
+    if vectors.shape[1] != dim:
+        raise ConfigError(
+            f"params.yaml: model.pretrained_items: {name}: vectors of {vectors.shape[1]} numbers; "
+            f"set model.item_embedding_dim to it, or items.vectors.{name}.dimensions to {dim}"
+        )
+    rows = table.items.astype(np.int64) - N_RESERVED
+    is_early = table.rows[FIRST_WINDOW].to_numpy() <= np.asarray(first_windows, object)[rows]
+    kept = is_early & vectors[table.items].any(1)
+    return PretrainedRows(
+        rows=torch.from_numpy(rows[kept]), vectors=torch.from_numpy(vectors[table.items[kept]])
     )
 
 

@@ -33,6 +33,7 @@ from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
 from dayahead.model.tasks import is_before
+from dayahead.windows.items import ItemTable
 
 ROW_KEYS: Limits = (0, 2.0**62)
 """Row keys of tables: they are searched for, not used as indices."""
@@ -59,6 +60,7 @@ class MemoryRecommender(CountingModel):
         super().__init__()
         self.categories = settings.columns
         self.tick = settings.tick
+        self.vectors = settings.vectors
         self._network = network
         self.memory = MemoryModel(settings)
         self._end = 0
@@ -80,6 +82,10 @@ class MemoryRecommender(CountingModel):
         self.memory.grow(sizes)
         if self.network is not None:
             self.network.grow(dict(sizes))
+
+    def know_items(self, table: ItemTable | None) -> None:
+        """Read attributes and vectors of items in this table from now on."""
+        self.memory.know_items(table)
 
     def follow(
         self,

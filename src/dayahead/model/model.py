@@ -17,6 +17,7 @@ from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.own_items import SessionScorer, with_own_items
 from dayahead.model.state_rules import COUNTS, Limits, Rows
 from dayahead.model.tasks import is_before
+from dayahead.windows.items import ItemTable
 
 if TYPE_CHECKING:
     from dayahead.memory.model import MemoryModel
@@ -58,6 +59,9 @@ class Model(ABC):
     """Microseconds between two counts of a window that is followed; 0: the model changes only when
     it is fitted."""
 
+    vectors: tuple[str, ...] = ()
+    """Names of the vectors of items that the model reads, of the data set's table."""
+
     has_named_features = False
     """Whether `explain` can say what raises a score."""
 
@@ -87,6 +91,12 @@ class Model(ABC):
     @abstractmethod
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Add the first `sizes[column]` values of each vocabulary."""
+
+    def know_items(self, table: ItemTable | None) -> None:  # noqa: B027
+        """Read what a table says about items from now on; None: there is no table.
+
+        It is no part of the state: who loads a state gives the table too.
+        """
 
     def follow(  # noqa: B027
         self,

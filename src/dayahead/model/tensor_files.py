@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
 from torch import Tensor
 
 from dayahead.distributed.sharding import Shard
@@ -179,13 +178,31 @@ def write_tensors(path: Path, tensors: Mapping[str, AnyTensor]) -> None:
         _write_in_chunks(path, tensors)
         return
     try:
-        save_file({name: each for name, each in tensors.items() if isinstance(each, Tensor)}, path)
+        # Not safetensors.torch.save_file: for each size in bytes it makes a type of ctypes, which
+        # Python never frees, and tables of counts have a new size in every window.
+        serialize_file({name: _spec(each) for name, each in _whole(tensors)}, path)
         path.chmod(0o644)  # safetensors replaces the file by one of mode 0600
     except SafetensorError as error:
         number = re.search(r"os error (\d+)", str(error))
         if number is None:
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
+
+
+def _whole(tensors: Mapping[str, AnyTensor]) -> Iterator[tuple[str, Tensor]]:
+    return ((name, each) for name, each in tensors.items() if isinstance(each, Tensor))
+
+
+def _spec(tensor: Tensor) -> TensorSpec:
+    """Say where a contiguous tensor of the CPU is in memory, as long as it is held elsewhere."""
+    assert tensor.device.type == "cpu"
+    assert tensor.is_contiguous()
+    return TensorSpec(
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        shape=tensor.shape,
+        data_ptr=tensor.data_ptr(),
+        data_len=tensor.nbytes,
+    )
 
 
 def is_sharded(tensors: Mapping[str, AnyTensor]) -> bool:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_START
 from dayahead.core.errors import DataError
+from dayahead.core.files import write_parquet
 from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.manifest import EventsFile, RawManifest
 from dayahead.dataset.schema import DatasetConfig
@@ -96,6 +97,19 @@ def set_aside_path(path: Path) -> Path:
     return path.with_suffix(".strays")
 
 
+def carry_strays(paths: Sequence[Path], target: Path) -> int:
+    """Keep the strays of all chunks for a longer log; return their number."""
+    found = [path for path in map(set_aside_path, paths) if path.exists()]
+    if not found:
+        return 0
+    strays = pa.concat_tables(map(pq.read_table, found), promote_options="default")
+    target.parent.mkdir(exist_ok=True)
+    write_parquet(target, strays)
+    for path in found:
+        path.unlink()
+    return len(strays)
+
+
 def past_columns(dataset: DatasetConfig) -> list[str]:
     """Return the columns of the event table for past events; none if there is no past."""
     if dataset.sessions.past_max_length == 0:
@@ -115,11 +129,16 @@ def read_event_log(raw: Path, dataset: DatasetConfig) -> RawManifest:
     if not any(part.events for part in manifest.parts):
         raise DataError(f"{raw}: expected events, found none; run `dvc repro -f download`")
     for part in manifest.parts:
-        _check_columns(raw / part.file, dataset.event_schema().names)
+        check_columns(raw / part.file, dataset.event_schema().names)
     return manifest
 
 
-def _check_columns(path: Path, expected: Sequence[str]) -> None:
+def check_columns(path: Path, expected: Sequence[str]) -> None:
+    """Check that a file of data/raw has these columns.
+
+    Raises:
+        DataError: it is unreadable, or lacks some.
+    """
     try:
         names = pq.read_schema(path).names
     except (OSError, pa.ArrowException) as error:

@@ -6,6 +6,8 @@ A run is a folder, and so is its entry in the cache; files that runs share are h
     carry_over/     events that a longer log needs again
     lookups/        by key (user_id, session_id): tables in which a longer log looks up the past
     value_counts/   of every value of a categorical column, also of those still too rare
+    items.parquet   rows of the table of items that the windows know
+    texts/          encoders of the texts of items
     state.json      RunState
 """
 
@@ -39,10 +41,13 @@ PACKAGES = (
 )
 WINDOW_SETTINGS = ("unit", "length", "origin", "timezone", "min_sessions", "overrun", "grace")
 """Settings that shape the windows; the others only select which windows are trained on."""
+READ_BY_DOWNLOAD = ("source", "time")
+"""Settings of `items` that only say how its files are read."""
 KEPT_RUNS = 2
 """Number of runs with the same settings that are kept: those used last."""
 
 WINDOWS, CARRY_OVER, LOOKUPS, VALUE_COUNTS = "windows", "carry_over", "lookups", "value_counts"
+KNOWN_ITEMS, TEXTS = "items.parquet", "texts"
 _EVER = (-(2**62), 2**62)
 STATE = "state.json"
 STRAYS = "strays.parquet"
@@ -67,6 +72,8 @@ class RunState:
     """See `RawManifest.span`."""
     counts: Mapping[str, Sequence[int]] | None = None
     """Counts by window written: see `preprocess.sessions.STEPS`."""
+    items: Sequence[str] = ()
+    """sha256 of the parts of the table of items."""
     examples: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     """Start and id of the first session with each defect: see `preprocess.defects`."""
 
@@ -122,8 +129,12 @@ class FinishedRuns:
             "source": source_fingerprint(*ROOMS),
             "packages": {name: package_version(name) for name in PACKAGES},
         }
+        if dataset.items is not None:
+            value["items"] = {k: v for k, v in given["items"].items() if k not in READ_BY_DOWNLOAD}
+            value["scikit-learn"] = package_version("scikit-learn")
+        self._items_are_timed = dataset.items is not None and dataset.items.time is not None
         self.settings = fingerprint(value)[:16]
-        self.looks_ahead = looks_ahead(dataset.features)
+        self.looks_ahead = looks_ahead(dataset.all_features)
         """Whether no longer log can continue: later windows change numbers in earlier ones."""
         self._cache = Cache(cache_root() / "windows")
 
@@ -132,6 +143,7 @@ class FinishedRuns:
         parts = [part.sha256 for part in log.parts]
         value = {"parts": parts, "end": log.log_end.isoformat()}
         value |= {"span": list(map(str, log.span))} if log.span else {}
+        value |= {"items": items_of(log)} if log.items else {}
         return f"{self.settings}-{fingerprint(value)[:16]}"
 
     def candidates(self, log: RawManifest) -> list[str]:
@@ -145,6 +157,8 @@ class FinishedRuns:
                 continue
             fits = end <= log.log_end and state.positions_in(log) is not None
             fits &= state.has_same_strays(log)
+            # Without times, every row of the table of items holds from the first window on.
+            fits &= self._items_are_timed or list(state.items) == items_of(log)
             if key == self.key(log) or (fits and not self.looks_ahead):
                 found[key] = (len(state.parts), end)
         return sorted(found, key=lambda key: found[key], reverse=True)
@@ -166,6 +180,11 @@ class FinishedRuns:
         # `new` is excluded by name: if the clock was set back, others would seem newer.
         others = [key for key in self._cache.keys(f"{self.settings}-") if key != new]
         self._cache.remove(others[KEPT_RUNS - 1 :])
+
+
+def items_of(log: RawManifest) -> list[str]:
+    """Return the sha256 of each part of the table of items."""
+    return [part.sha256 for part in log.items.parts] if log.items else []
 
 
 def _instant(event: str) -> int:

@@ -19,47 +19,56 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dayahead.config.loading import Device
 from dayahead.config.machine import MachineConfig
 from dayahead.config.windows import PreprocessConfig, WindowConfig
-from dayahead.core.columns import EVENT_TYPE, ID_TYPES, SESSION_ID, TIMESTAMP, USER_ID
+from dayahead.core.columns import EVENT_TYPE, SESSION_ID, TIMESTAMP, USER_ID
 from dayahead.core.errors import DataError
-from dayahead.core.files import write_json, write_parquet
+from dayahead.core.files import write_json
 from dayahead.core.phases import in_phase, phase
+from dayahead.dataset.item_table import item_table
 from dayahead.dataset.manifest import RawManifest
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Ints, is_new
-from dayahead.features.vocabulary import add_value_counts, empty_value_counts, vocabulary_of
 from dayahead.features.workflow import fit_features
 from dayahead.preprocess import tasks
 from dayahead.preprocess.calendar import Progress, calendar_over
 from dayahead.preprocess.defects import Examples, merged
-from dayahead.preprocess.event_log import Chunk, check_parts, read_event_log, set_aside_path
+from dayahead.preprocess.event_log import Chunk, carry_strays, check_parts, read_event_log
 from dayahead.preprocess.incremental import (
     CARRY_OVER,
     LOOKUPS,
     STATE,
     STRAYS,
-    VALUE_COUNTS,
     WINDOWS,
     FinishedRuns,
     RunState,
+    items_of,
     read_state,
 )
+from dayahead.preprocess.item_file import write_items
+from dayahead.preprocess.items import ItemRows, KeptWindows, KnownItems
+from dayahead.preprocess.late import LateRowsError, check_late_events, check_late_items
 from dayahead.preprocess.metadata import WindowCounts, write_merlin_schema
 from dayahead.preprocess.report import check_defects, report_losses
 from dayahead.preprocess.sessions import needs_users, steps_of
+from dayahead.preprocess.vocabularies import grow_vocabularies
 from dayahead.preprocess.workers import Phases, memory_limit, resolve_device, workers
 from dayahead.windows.folder import (
     GRACE_SUFFIX,
+    ITEMS,
     MANIFEST,
     STATISTICS,
     n_known,
-    vocabulary_path,
 )
-from dayahead.windows.metadata import SessionRules, Statistics, WindowsManifest, read_metadata
+from dayahead.windows.metadata import (
+    FeatureStatistics,
+    SessionRules,
+    Statistics,
+    WindowsManifest,
+    read_metadata,
+)
 
 MAX_EVENTS_PER_TASK = 1_000_000
 """Maximum number of events per task; fewer if the memory limit requires it."""
@@ -69,13 +78,7 @@ EVENTS_PER_FILES = 1_000
 """Fixed cost of a window's files, as a number of events that take as long to write."""
 BYTES_PER_EVENT = 4096
 """Bytes of a worker's memory per event: its columns, copied a few times."""
-N_NAMED = 10
-"""Number of windows that a message names."""
 _log = logging.getLogger(__name__)
-
-
-class LateRowsError(DataError):
-    """Rows arrived for windows that are already written."""
 
 
 def preprocess(
@@ -168,6 +171,7 @@ class Build:
             DataError: no window is kept, or sessions without users.
             ConfigError: fewer windows are kept than are to be fitted on.
         """
+        items = self._items(run, scratch)
         chunks = self._chunks(run, previous)
         n_events = sum(chunk.n_events for chunk in chunks)
         limit = max(memory_limit(self.machine) // BYTES_PER_EVENT, 1)
@@ -182,25 +186,31 @@ class Build:
             job = tasks.Job(
                 *(self.dataset, self.window, self.device, run, lookups, n_buckets, per_task),
                 span=self.log.span,
+                items=scratch / ITEMS if items else None,
             )
             # Chunks are split evenly among threads, so that none is idle while others have much.
             share = max(-(-n_events // phases.workers.n_threads), MIN_EVENTS_PER_TASK)
             chunks = list(chain.from_iterable(chunk.split(share) for chunk in chunks))
-            self._complete(job, chunks, phases, previous)
+            self._complete(job, chunks, phases, previous, items)
 
     def _complete(
-        self, job: tasks.Job, chunks: Sequence[Chunk], phases: Phases, previous: RunState
+        self,
+        job: tasks.Job,
+        chunks: Sequence[Chunk],
+        phases: Phases,
+        previous: RunState,
+        items: ItemRows | None,
     ) -> None:
         paths = phases.paths("parts", len(chunks))
         parts = phases.run("parts", partial(tasks.scatter_chunk, job), chunks, paths)
         shutil.rmtree(job.run / CARRY_OVER, ignore_errors=True)  # it is among the parts
-        n_strays = _carry_strays(paths, job.run / CARRY_OVER / STRAYS)
+        n_strays = carry_strays(paths, job.run / CARRY_OVER / STRAYS)
         without_user = previous.without_user + sum(part[0] for part in parts)
         progress = self._progress([start for part in parts for start in part[1]], previous)
         found, examples = zip(*_process(job, paths, progress, phases), strict=True)
         earlier = pd.DataFrame(previous.counts, dtype=np.int64)
         counts = pd.concat([*found, earlier]).groupby(level=0).sum()
-        _check_late(counts["late"].to_numpy(), progress.calendar.names, previous.log_end)
+        check_late_events(counts["late"].to_numpy(), progress.calendar.names, previous.log_end)
         summary = WindowCounts(
             self.window,
             progress.calendar,
@@ -214,7 +224,7 @@ class Build:
         manifest = summary.manifest(self.dataset.split.seed if has_users else None)
         report_losses(manifest, self.dataset, self.window)
         summary.check(self.config.fit_windows)
-        self._write_windows(job, summary, progress, phases)
+        self._write_windows(job, summary, progress, phases, items)
         write_json(job.run / WINDOWS / MANIFEST, manifest.as_json())
         state = RunState(
             parts=[(part.sha256, part.first_row) for part in self.log.parts],
@@ -224,10 +234,22 @@ class Build:
             n_written=progress.n_closed,
             without_user=without_user,
             span=self.log.span,
+            items=items_of(self.log),
             counts=counts[: progress.n_closed].to_dict("list"),
             examples=merged([*examples, previous.examples]),
         )
         write_json(job.run / STATE, asdict(state))
+
+    def _items(self, run: Path, scratch: Path) -> ItemRows | None:
+        """Read the table of items, if there is one, and write its features for the tasks."""
+        table = item_table(self.dataset)
+        if table is None:
+            return None
+        with phase("items"):
+            items = ItemRows.read(self.raw, self.log, table)
+            check_late_items(items, run)
+            items.write_features(scratch / ITEMS)
+        return items
 
     def _chunks(self, run: Path, previous: RunState) -> list[Chunk]:
         """Return the chunks to read: the carry-over, and parts that the previous run lacked."""
@@ -258,7 +280,12 @@ class Build:
         return Progress(calendar, previous.n_written, max(previous.n_written, n_closed))
 
     def _write_windows(
-        self, job: tasks.Job, summary: WindowCounts, progress: Progress, phases: Phases
+        self,
+        job: tasks.Job,
+        summary: WindowCounts,
+        progress: Progress,
+        phases: Phases,
+        items: ItemRows | None,
     ) -> None:
         """Write the kept windows that are new, the vocabularies, statistics and schema."""
         output = job.run / WINDOWS
@@ -266,20 +293,18 @@ class Build:
         names = [progress.calendar.names[position] for position in positions]
         paths = phases.paths("windows", len(names))
         batches = _batches(summary.counts["events"].to_numpy()[positions])
-        task = partial(tasks.collect_windows, job, phases.paths("sessions", job.n_buckets))
+        sessions = phases.paths("sessions", job.n_buckets)
+        task = partial(tasks.collect_windows, job, sessions, progress)
         batched = [positions[batch] for batch in batches], [paths[batch] for batch in batches]
         found = list(chain.from_iterable(phases.run("windows", task, *batched)))
         phases.clear("sessions")
-        vocabularies = {}
-        for column in tasks.categorical_columns(self.dataset):
-            values = [
-                (name + suffix, tables[column])
-                for name, parts in zip(names, found, strict=True)
-                for suffix, tables in zip(("", GRACE_SUFFIX), parts, strict=False)
-            ]
-            vocabularies[column] = self._grow_vocabulary(job.run, column, values)
+        known = KnownItems(items, KeptWindows.of(progress, summary.kept)) if items else None
+        values = dict(zip(names, found, strict=True))
+        vocabularies = grow_vocabularies(self.dataset, job.run, values, known)
         windows = dict(zip(names, paths, strict=True))
-        statistics = self._statistics(output / STATISTICS, windows, vocabularies)
+        statistics = self._statistics(output / STATISTICS, windows, vocabularies, items)
+        if known is not None:
+            write_items(known, job.run, statistics, vocabularies, self.device)
         write_json(output / STATISTICS, statistics.as_json())
         write_merlin_schema(output / "schema.pbtxt", statistics, vocabularies)
         ends = [name + GRACE_SUFFIX for name in names]
@@ -294,31 +319,16 @@ class Build:
             [{column: n[batch] for column, n in sizes.items()} for batch in batches],
         )
 
-    @in_phase("vocabulary")
-    def _grow_vocabulary(
-        self, run: Path, column: str, windows: Sequence[tuple[str, pa.Table]]
-    ) -> pa.Table:
-        """Add the values of new windows to those counted so far; write both and the vocabulary."""
-        feature = self.dataset.features.get(column)
-        type_ = self.dataset.columns.item_id.type if feature is None else feature.type
-        path = run / VALUE_COUNTS / f"{column}.parquet"
-        counts = add_value_counts(
-            pq.read_table(path) if path.exists() else empty_value_counts(ID_TYPES[type_]),
-            windows,
-            min_count=feature.min_count if feature else 1,
-            looks_ahead=feature is not None and feature.fit == "look_ahead",
-        )
-        write_parquet(path, counts)
-        vocabulary = vocabulary_of(counts)
-        write_parquet(vocabulary_path(run / WINDOWS, column), vocabulary)
-        return vocabulary
-
     @in_phase("statistics")
     def _statistics(
-        self, path: Path, windows: Mapping[str, Path], vocabularies: Mapping[str, pa.Table]
+        self,
+        path: Path,
+        windows: Mapping[str, Path],
+        vocabularies: Mapping[str, pa.Table],
+        items: ItemRows | None,
     ) -> Statistics:
         """Fit the features, or add to a previous run's those that are fitted on each window."""
-        features, rules, n = self.dataset.features, self.dataset.sessions, self.config.fit_windows
+        features, rules = self.dataset.all_features, self.dataset.sessions
         if not path.exists():
             return Statistics(
                 unit=self.window.unit,
@@ -333,10 +343,11 @@ class Build:
                     truncate=rules.truncate,
                     past_max_length=rules.past_max_length,
                 ),
-                fitted_on=list(windows)[:n],
-                features=fit_features(features, windows, n, vocabularies, self.device),
+                fitted_on=list(windows)[: self.config.fit_windows],
+                features=self._fitted(windows, vocabularies),
                 title=self.dataset.columns.title,
                 event_type=EVENT_TYPE if self.dataset.columns.event_type else None,
+                items=items.statistics if items else None,
             )
         statistics = read_metadata(Statistics, path)
         by_window = {name: f for name, f in features.items() if f.fit == "look_ahead_window"}
@@ -346,6 +357,14 @@ class Build:
             both = {**(known[name].windows or {}), **(new.windows or {})}
             known[name] = replace(known[name], windows=both)
         return replace(statistics, features=known)
+
+    def _fitted(
+        self, windows: Mapping[str, Path], vocabularies: Mapping[str, pa.Table]
+    ) -> dict[str, FeatureStatistics]:
+        features, n = self.dataset.all_features, self.config.fit_windows
+        found = fit_features(features, windows, n, vocabularies, self.device)
+        of_items = self.dataset.items.features if self.dataset.items else {}
+        return found | {name: replace(found[name], of_item=True) for name in of_items}
 
 
 def _process(
@@ -370,30 +389,3 @@ def _batches(n_events: Ints) -> list[slice]:
     cost = n_events + EVENTS_PER_FILES
     batch = (np.cumsum(cost) - cost) // MIN_EVENTS_PER_TASK
     return [slice(*pair) for pair in pairwise([*np.flatnonzero(is_new(batch)), len(batch)])]
-
-
-def _carry_strays(paths: Sequence[Path], target: Path) -> int:
-    """Keep the strays of all chunks for a longer log; return their number."""
-    found = [path for path in map(set_aside_path, paths) if path.exists()]
-    if not found:
-        return 0
-    strays = pa.concat_tables(map(pq.read_table, found), promote_options="default")
-    target.parent.mkdir(exist_ok=True)
-    write_parquet(target, strays)
-    for path in found:
-        path.unlink()
-    return len(strays)
-
-
-def _check_late(late: Ints, names: Sequence[str], known_end: str) -> None:
-    windows = np.flatnonzero(late)
-    if not len(windows):
-        return
-    listed = ", ".join(f"{names[n]} ({late[n]:,} events)" for n in windows[:N_NAMED])
-    listed += " ..." if len(windows) > N_NAMED else ""
-    raise LateRowsError(
-        f"data/raw: {late.sum():,} events came for {len(windows)} windows that are written "
-        f"already, when the log reached to {known_end}: {listed}. If no event should be of that "
-        f"time, leave it out by time.between in the data set's file; else remove these rows from "
-        f"the source, or set preprocess.rebuild=true to rewrite these windows and all after them."
-    )

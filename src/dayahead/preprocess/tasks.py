@@ -38,6 +38,7 @@ from dayahead.preprocess.calendar import Progress
 from dayahead.preprocess.defects import Examples
 from dayahead.preprocess.event_log import Chunk, past_columns, set_aside_path, split_strays
 from dayahead.preprocess.incremental import CARRY_OVER, LOOKUPS, WINDOWS
+from dayahead.preprocess.items import with_item_features
 from dayahead.preprocess.metadata import window_schema
 from dayahead.preprocess.sessions import (
     IN_GRACE,
@@ -76,6 +77,8 @@ class Job:
     """Maximum number of events that a task holds at once."""
     span: tuple[int, int] | None = None
     """Of the log (`RawManifest.span`): events outside are set aside."""
+    items: Path | None = None
+    """Features of the table of items, see `preprocess.items`; None: there is no table."""
 
     def write_lookup(self, key: str, bucket: int, values: pa.Array, rows: pa.Table) -> None:
         """Write a lookup table for later runs: rows that are found by the values of their key."""
@@ -165,17 +168,25 @@ def process_sessions(
 
 
 def collect_windows(
-    job: Job, paths: Sequence[Path], positions: Sequence[int], collected: Sequence[Path]
+    job: Job,
+    paths: Sequence[Path],
+    progress: Progress,
+    positions: Sequence[int],
+    collected: Sequence[Path],
 ) -> list[list[dict[str, pa.Table]]]:
     """Sort windows' events as in their files; return the values of each categorical column.
 
     The order, (session start, session id, event time, row), is the same however the log was cut
     into parts. `positions` ascend. A window with events in its grace has two tables of values:
-    until its end, and after it.
+    until its end, and after it. Events get the features of their items as of their times or, after
+    the end of their window, as of that end.
     """
     keys = (WINDOW, SESSION_START, SESSION_ID, EVENT_TIME, ROW)
     together = read_shuffled(paths, positions).sort_by([(key, "ascending") for key in keys])
     begins = np.searchsorted(ints(together[WINDOW]), positions)
+    last = progress.calendar.edges[1:][ints(together[WINDOW])] - 1
+    known = np.minimum(ints(together[EVENT_TIME]), last)
+    together = with_item_features(together, job.items, known).combine_chunks()
 
     def collect(begin: int, end: int, path: Path) -> list[dict[str, pa.Table]]:
         events = together.slice(begin, end - begin)
@@ -193,7 +204,7 @@ def collect_windows(
 
 def categorical_columns(dataset: DatasetConfig) -> list[str]:
     """Return the columns that have a vocabulary."""
-    features = dataset.features.items()
+    features = dataset.all_features.items()
     return [ITEM_ID, *(name for name, feature in features if feature.kind == "categorical")]
 
 
@@ -268,6 +279,7 @@ def _encoded_past(
         return {}
     lists = {name: first[PAST_PREFIX + name].combine_chunks() for name in names}
     events = pa.table({name: values.flatten() for name, values in lists.items()})
+    events = with_item_features(events, job.items, ints(events[EVENT_TIME]))
     lengths = pc.list_value_length(lists[ITEM_ID]).fill_null(0).to_numpy()
     begins = np.cumsum(lengths) - lengths
     table = encoded(events, begins, np.repeat(windows, lengths))

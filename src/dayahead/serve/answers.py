@@ -47,7 +47,9 @@ def answer_requests(
 
 def _answer_similar(model: LoadedModel, request: SimilarRequest) -> SimilarAnswer | DayaheadError:
     try:
-        options = Options(top_k=request.top_k, allow=request.allow, deny=request.deny)
+        options = Options(
+            top_k=request.top_k, allow=request.allow, deny=request.deny, where=request.where
+        )
         [top] = model.similar.find([request.item], options, request.by)
         items = [Scored(item, score) for item, score in top]
         about = Model(model.version, model.window)
@@ -84,7 +86,9 @@ def _prepared(
             exclude_seen=request.exclude_seen,
             allow=None if request.allow is None else recommender.item_column(request.allow),
             deny=recommender.item_column(request.deny),
+            where=request.where,
         )
+        recommender.known_items.matching(request.where)  # so that its errors are of this request
         past = None
         if request.past is not None:
             recommender.check_reads_past()

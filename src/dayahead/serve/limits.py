@@ -106,9 +106,9 @@ class Limits:
 
 
 def n_entries_of(request: "SessionRequest | SimilarRequest", n_items: int) -> int:
-    """Return the cost of a request: 1, its events, items requested, ids of filters, evidence."""
+    """Return the cost of a request: 1, its events, items requested, what filters name, evidence."""
     names = ("session", "events", "past", "allow", "deny")
-    lists = [getattr(request, name, None) for name in names]
+    lists = [getattr(request, name, None) for name in names] + [*request.where.values()]
     explained = EXPLAIN_ENTRIES if getattr(request, "explain", False) else 0
     return 1 + sum(map(len, filter(None, lists))) + min(request.top_k, n_items) + explained
 

@@ -121,6 +121,8 @@ class SessionRequest(Asked):
     """The only items that may come back."""
     deny: Listed[ItemId] = []
     """Items that may not come back."""
+    where: dict[str, Listed[str]] = {}
+    """Values of attributes of items: only items with one of the values of each come back."""
     explain: StrictBool = False
     """Whether each item comes with its strongest evidence, for models that have some."""
 
@@ -146,6 +148,8 @@ class SimilarRequest(Asked):
     """The only items that may come back."""
     deny: Listed[ItemId] = []
     """Items that may not come back."""
+    where: dict[str, Listed[str]] = {}
+    """Values of attributes of items: only items with one of the values of each come back."""
 
 
 class BatchRequest(Asked):

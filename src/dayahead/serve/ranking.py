@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -79,10 +80,25 @@ class Named:
     allow: NDArray[np.int32] | None
     deny: NDArray[np.int32]
 
-    def is_left_out(self, items: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def is_left_out(self, items: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
         """Return whether each item must not be recommended."""
         is_denied = np.isin(items, self.deny)
         return is_denied if self.allow is None else is_denied | ~np.isin(items, self.allow)
+
+
+@dataclass(frozen=True)
+class Available:
+    """From and until when candidates are available, and the time of each session."""
+
+    start: Int[Tensor, " C"]
+    """Microseconds since 1970, like `end` and `times`."""
+    end: Int[Tensor, " C"]
+    times: Int[Tensor, " S"]
+
+    def __call__(self, rows: NDArray[np.int64]) -> Bool[Tensor, "B C"]:
+        """Return which candidates some sessions may get."""
+        times = self.times[torch.from_numpy(rows)][:, None]
+        return (self.start <= times) & (times < self.end)
 
 
 @dataclass(frozen=True)
@@ -97,9 +113,13 @@ class Filter:
     """Candidates that options leave out, by `id` of the options."""
     seen: tuple[NDArray[np.int64], NDArray[np.int64]]
     """Session and candidate of each item to leave out because it was seen."""
+    available: "Available | None" = None
+    """Which candidates are available when; None: all, always."""
 
     def __call__(self, scores: Float[Tensor, "B C"], rows: NDArray[np.int64]) -> Tensor:
         """Replace the scores of candidates that a session may not get by -inf."""
+        if self.available is not None:
+            scores = scores.masked_fill(~self.available(rows), -torch.inf)
         own = [self.left_out.get(id(self.options[row])) for row in rows]
         row_of = np.full(len(self.options), -1)
         row_of[rows] = np.arange(len(rows))

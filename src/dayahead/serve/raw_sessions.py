@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dayahead.core.columns import EVENT_TIME, LATEST_TIME, TIMESTAMP
 from dayahead.core.errors import DataError
-from dayahead.core.ragged import row_of_each
+from dayahead.core.ragged import offsets_of, row_of_each
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,18 @@ class RawSessions:
             )
         if self.past is not None:
             self.past.check_times(ids)
+
+    def without_empty(self, time: int) -> "RawSessions":
+        """Give each session without events one event of an unknown item at a time."""
+        empty = np.flatnonzero(np.diff(self.offsets) == 0)
+        if not len(empty):
+            return self
+        nulls = {each.name: pa.nulls(len(empty), each.type) for each in self.events.schema}
+        nulls[EVENT_TIME] = pa.array([time] * len(empty), nulls[EVENT_TIME].type)
+        both = pa.concat_tables([self.events, pa.table(nulls, schema=self.events.schema)])
+        order = np.argsort(np.concatenate([self.row_sessions, empty]), kind="stable")
+        offsets = offsets_of(np.maximum(np.diff(self.offsets), 1))
+        return RawSessions(both.take(pa.array(order)), offsets, self.past)
 
     def __len__(self) -> int:
         """Return the number of sessions."""

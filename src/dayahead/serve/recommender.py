@@ -17,15 +17,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, UNKNOWN, VALUE
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, UNKNOWN, VALUE
 from dayahead.core.errors import ConfigError, DataError
-from dayahead.core.ragged import offsets_of, row_of_each
+from dayahead.core.ragged import row_of_each
 from dayahead.features.arrays import ints
-from dayahead.features.session_encoder import Arrays, SessionEncoder
+from dayahead.features.session_encoder import SessionEncoder
 from dayahead.features.vocabulary import KnownValues
-from dayahead.features.workflow import input_types
 from dayahead.model.checkpoint import StoredModel, load_model
-from dayahead.serve.ranking import Asked, Filter, Named, Ranked, RankingModel, rank_sessions
+from dayahead.serve.known_items import KnownItems
+from dayahead.serve.ranking import (
+    Asked,
+    Filter,
+    Named,
+    Ranked,
+    RankingModel,
+    rank_sessions,
+)
 from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.raw_values import cast_csv_column, csv_options, item_id, typed_column
 from dayahead.serve.request import ColdStart, ItemIds, Options
@@ -48,7 +55,7 @@ class Recommender:
         Raises:
             ModelFileError: a part of the folder is missing or damaged.
         """
-        return cls(load_model(Path(folder), to_fit=False))
+        return cls(load_model(Path(folder), to_fit=False).without_withdrawn())
 
     def recommend(
         self,
@@ -126,6 +133,7 @@ class Recommender:
         *,
         cold_start: ColdStart = "refuse",
         exclude_seen: bool = False,
+        where: Mapping[str, Sequence[str]] | None = None,
     ) -> list[Recommendation]:
         """Return the `top_k` most likely next items after a session's events (`read_events`).
 
@@ -140,6 +148,7 @@ class Recommender:
             cold_start: the result if the model knows no item of the session or of `past`: an
                 error, the items with most events in the last fitted window, or the model's.
             exclude_seen: whether to leave out the items of the session and of `past`.
+            where: values of attributes of items, as text, of which an item must have one each.
 
         Raises:
             DataError: there are no events, one has no time, or none of the items is known.
@@ -147,7 +156,9 @@ class Recommender:
         """
         if len(events) == 0:
             raise DataError("the session is empty; expected at least one event")
-        options = Options(top_k=top_k, cold_start=cold_start, exclude_seen=exclude_seen)
+        options = Options(
+            top_k=top_k, cold_start=cold_start, exclude_seen=exclude_seen, where=where or {}
+        )
         found = self.rank(RawSessions.of([events], [past]), [options])
         if found.is_cold[0] and cold_start == "refuse":
             raise DataError(
@@ -182,12 +193,14 @@ class Recommender:
         others = self._others(sessions, is_unknown)
         named = self._named(options, others)
         left_out = {key: self._left_out(each) for key, each in named.items()}
-        encoded = self._encoded(self._without_empty(sessions), others)
+        encoded = self._encoded(sessions.without_empty(self.now), others)
         # Only what the model reads counts: events after the session's start are no past of it.
         is_read = ~self.is_unknown(encoded.columns[ITEM_ID].numpy())
         read = np.bincount(row_of_each(encoded.lengths.numpy())[is_read], minlength=len(sessions))
         asked = Asked(encoded, read == 0, is_unknown, others)
-        return rank_sessions(self._ranking, asked, Filter(options, named, left_out, seen))
+        available = self.known_items.available(sessions, self.stored.candidates, self.now)
+        allowed = Filter(options, named, left_out, seen, available)
+        return rank_sessions(self._ranking, asked, allowed)
 
     def listed(self, found: Ranked) -> list[list[Recommendation]]:
         """Return the raw ids and scores of each session's items."""
@@ -214,6 +227,13 @@ class Recommender:
     def _named(self, options: Sequence[Options], others: KnownValues) -> dict[int, Named]:
         """Return the items that each of the options names, if any, by `id` of the options."""
 
+        def allowed(options: Options) -> NDArray[np.int32] | None:
+            given = None if options.allow is None else numbers(options.allow)
+            if not options.where:
+                return given
+            found = self.known_items.matching(options.where)
+            return found if given is None else np.intersect1d(found, given)
+
         def numbers(items: ItemIds | pa.Array) -> NDArray[np.int32]:
             typed = items if isinstance(items, pa.Array) else self.item_column(items)
             found = self.encoder.item_numbers(pa.chunked_array([typed]), others)
@@ -221,21 +241,14 @@ class Recommender:
 
         # By id, because options hold lists or arrays, which cannot be hashed.
         return {
-            id(each): Named(None if each.allow is None else numbers(each.allow), numbers(each.deny))
+            id(each): Named(allowed(each), numbers(each.deny))
             for each in {id(each): each for each in options}.values()
-            if each.allow is not None or len(each.deny)
+            if each.allow is not None or each.where or len(each.deny)
         }
 
     def _left_out(self, named: Named) -> Bool[Tensor, " C"]:
         """Return the candidates that options naming these items leave out."""
-        is_out = self._is_candidate(named.deny)
-        return is_out if named.allow is None else is_out | ~self._is_candidate(named.allow)
-
-    def _is_candidate(self, items: NDArray[np.int32]) -> Bool[Tensor, " C"]:
-        columns = self._candidate_columns[items[items < len(self._candidate_columns)]]
-        found = torch.zeros(len(self.stored.candidates), dtype=torch.bool)
-        found[torch.from_numpy(columns[columns >= 0])] = True
-        return found
+        return torch.from_numpy(named.is_left_out(self.stored.candidates))
 
     def explain(
         self, events: pa.Table, items: Sequence[int | str], past: pa.Table | None = None
@@ -281,7 +294,7 @@ class Recommender:
 
     def _batch(self, events: pa.Table, past: pa.Table | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return a scorer's input for one session: columns [1, L], and the number of events."""
-        sessions = self._encoded(self._without_empty(RawSessions.of([events], [past])))
+        sessions = self._encoded(RawSessions.of([events], [past]).without_empty(self.now))
         columns = {name: pad(values, (0, 1))[None] for name, values in sessions.columns.items()}
         return columns, sessions.lengths
 
@@ -303,26 +316,12 @@ class Recommender:
                 f"{path}: expected a CSV with the columns {', '.join(types)}: {error}"
             ) from None
 
-    def _without_empty(self, sessions: RawSessions) -> RawSessions:
-        """Give each session without events one event of an unknown item."""
-        empty = np.flatnonzero(np.diff(sessions.offsets) == 0)
-        if not len(empty):
-            return sessions
-        events = sessions.events
-        nulls = {each.name: pa.nulls(len(empty), each.type) for each in events.schema}
-        nulls[EVENT_TIME] = pa.array([self.now] * len(empty), nulls[EVENT_TIME].type)
-        both = pa.concat_tables([events, pa.table(nulls, schema=events.schema)])
-        order = np.argsort(np.concatenate([sessions.row_sessions, empty]), kind="stable")
-        offsets = offsets_of(np.maximum(np.diff(sessions.offsets), 1))
-        return RawSessions(both.take(pa.array(order)), offsets, sessions.past)
-
     def _encoded(self, sessions: RawSessions, others: KnownValues | None = None) -> Sessions:
         return self._with_past(sessions, others).without_later(self.stored.config.known)
 
     def _with_past(self, sessions: RawSessions, others: KnownValues | None) -> Sessions:
         sessions.check_times()
-        arrays, offsets = self.encoder.encode_sessions(sessions.events, sessions.offsets, others)
-        own = _as_sessions(arrays, offsets)
+        own = self.known_items.encode_sessions(sessions.events, sessions.offsets, others)
         if sessions.past is None:
             return own
         self.check_reads_past()
@@ -336,8 +335,7 @@ class Recommender:
         if not len(order):
             return own
         lengths = np.bincount(rows[order], minlength=len(sessions))
-        earlier = self.encoder.encode(past.take(pa.array(order)))
-        before = _as_sessions(earlier, offsets_of(lengths))
+        before = self.known_items.encode(past.take(pa.array(order)), lengths)
         return own.after(before, self.stored.config.model.n_past_read)
 
     def check_reads_past(self) -> None:
@@ -362,8 +360,9 @@ class Recommender:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Side features that the model reads."""
-        return self.stored.config.model.features
+        """Side features that the model reads, except those that it knows of each item."""
+        known = self.known_items.features
+        return tuple(name for name in self.stored.config.model.features if name not in known)
 
     @cached_property
     def _candidate_columns(self) -> NDArray[np.int64]:
@@ -388,13 +387,12 @@ class Recommender:
         """By which the candidates are ranked after cold sessions."""
         return self.stored.popularity.astype(np.float32)
 
-    @cached_property
+    @property
     def column_types(self) -> dict[str, Any]:
-        """Types of the raw columns that the model reads: item_id, event_time, its features'."""
-        return input_types(self.stored.config.statistics) | {EVENT_TIME: TIMESTAMP}
+        """Types of the raw columns of events: item_id, event_time, those of `features`."""
+        return self.known_items.column_types
 
-
-def _as_sessions(arrays: Arrays, offsets: NDArray[np.int64]) -> Sessions:
-    columns = {name: torch.from_numpy(values) for name, values in arrays.items()}
-    columns |= {name: each.long() for name, each in columns.items() if each.dtype == torch.int32}
-    return Sessions(columns, torch.from_numpy(offsets))
+    @cached_property
+    def known_items(self) -> KnownItems:
+        """What the model knows of items besides their clicks."""
+        return KnownItems(self.stored.config.statistics, self.stored.items, self.encoder)

@@ -1,11 +1,11 @@
 """Input of a recommendation: item ids as text, and options."""
 
 import csv
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from dayahead.core.errors import DataError
+from dayahead.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +32,9 @@ class Options:
     """The only items that may be recommended; None for all. An array has the data set's type."""
     deny: "ItemIds | pa.Array" = ()
     """Items that are not recommended."""
+    where: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Values of attributes of items, as text: only items with one of the values of each are
+    recommended."""
 
 
 def parse_ids(text: str) -> list[str]:
@@ -51,3 +54,18 @@ def parse_ids(text: str) -> list[str]:
     if not any(ids):
         raise DataError(f"item ids {text!r}: no item id; expected at least one, for example 12,7")
     return [item for item in ids if item]
+
+
+def parse_where(given: Sequence[str]) -> dict[str, list[str]]:
+    """Return the values of each attribute from texts such as brand=acme.
+
+    Raises:
+        ConfigError: one has no equals sign, or nothing before it.
+    """
+    found: dict[str, list[str]] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not (name and sign):
+            raise ConfigError(f"--where {text}: expected ATTRIBUTE=VALUE, such as brand=acme")
+        found.setdefault(name, []).append(value)
+    return found

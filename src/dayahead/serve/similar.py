@@ -75,7 +75,7 @@ class SimilarItems:
 
         Args:
             items: raw ids of items that the model was fitted on.
-            options: `top_k`, `allow` and `deny`; the others are for sessions.
+            options: `top_k`, `allow`, `deny` and `where`; the others are for sessions.
             by: what items are compared by, see `kind`.
 
         Raises:
@@ -142,6 +142,10 @@ class SimilarItems:
         is_out = has(options.deny)
         if options.allow is not None:
             is_out |= ~has(options.allow)
+        if options.where:
+            is_out |= ~np.isin(
+                self._candidates, self.recommender.known_items.matching(options.where)
+            )
         return torch.from_numpy(is_out)
 
     @cached_property

@@ -10,6 +10,7 @@ from dayahead.config.params import Params, load_params
 from dayahead.core.cache import Cache
 from dayahead.core.errors import ConfigError
 from dayahead.core.project import cache_root
+from dayahead.dataset.item_table import item_table
 from dayahead.dataset.manifest import RawManifest
 from dayahead.dataset.schema import load_dataset
 from dayahead.distributed.launch import main_process
@@ -82,6 +83,8 @@ def _entries_of_data(params: Params, raw: Path) -> list[Entry]:
     log = RawManifest.read(raw)
     runs = FinishedRuns(dataset, params.window, config.fit_windows, resolve_device(config))
     converted = [("events", conversion_key(source, dataset)) for source in log.files]
+    if (table := item_table(dataset)) is not None and log.items is not None:
+        converted += [("events", conversion_key(source, table)) for source in log.items.files]
     return [*converted, ("windows", runs.key(log))]
 
 

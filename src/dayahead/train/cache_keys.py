@@ -7,6 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from dayahead.config.baselines import is_plugin_baseline
 from dayahead.config.effective_settings import effective_settings
 from dayahead.config.params import Params
@@ -18,6 +21,7 @@ from dayahead.train.catalogue import Catalogue
 from dayahead.train.event_types import EventTypes
 from dayahead.train.trainers import uses_bfloat16
 from dayahead.windows.folder import Window
+from dayahead.windows.metadata import has_vector
 
 Machine = Mapping[str, str | int]
 """What affects floating-point rounding, besides settings, source and packages."""
@@ -67,6 +71,7 @@ class CacheKeys:
                 "sessions": sha256_of(self.folder.path(window, "train")),
                 "sizes": sizes,
                 "values": {name: self._values(name, known[name], n) for name, n in sizes.items()},
+                "items": self._items(window),
             }
             keys.append(fingerprint(value))
             known = sizes
@@ -130,6 +135,8 @@ class CacheKeys:
         statistics = self.folder.statistics
         has_network = params.model.has_network
         pretrained = params.model.pretrained_items if has_network else None
+        if pretrained and has_vector(statistics, pretrained):
+            pretrained = None  # the vectors are a part of each window's items
         effective = effective_settings(params)
         value = {
             **effective,
@@ -140,6 +147,7 @@ class CacheKeys:
                 for name in params.model.features
             },
             "sessions": asdict(statistics.sessions),
+            "items": None if statistics.items is None else asdict(statistics.items),
             "device": process.device.type,
             "bfloat16": has_network and uses_bfloat16(params.training, process),
             # Every process has its own random stream for dropout.
@@ -150,6 +158,15 @@ class CacheKeys:
             "packages": {name: package_version(name) for name in PACKAGES},
         }
         return fingerprint(value)
+
+    def _items(self, window: Window) -> str | None:
+        """Hash what the items table says from a window on."""
+        rows = self.folder.items_of(window)
+        if rows is None:
+            return None
+        with pa.BufferOutputStream() as stream:
+            pq.write_table(rows, stream)
+            return hashlib.sha256(stream.getvalue()).hexdigest()
 
     def _values(self, column: str, start: int, end: int) -> str:
         """Hash the values that a window adds to a vocabulary."""

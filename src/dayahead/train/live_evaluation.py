@@ -87,7 +87,7 @@ class Request:
 def evaluate_live(
     model: Model,
     requests: Sequence[Request],
-    candidates: Callable[[], NDArray[np.int32]],
+    candidates: Callable[[int], NDArray[np.int32]],
     process: Process,
     batch_size: int,
 ) -> list[RankedTargets]:
@@ -96,19 +96,20 @@ def evaluate_live(
     Args:
         model: with a tick; it follows the window.
         requests: what is asked of the same window.
-        candidates: returns the candidates at the tick, ascending; there are never fewer.
+        candidates: from a tick to the candidates at it, ascending; counting adds some.
         process: this process.
         batch_size: prefixes scored at once over all processes together.
 
     Raises:
         ScoreError: a score is not finite.
     """
-    n_first = len(candidates())
-    found = [FoundRanks(len(each.rows), each.best, n_first, process) for each in requests]
+    ticks = np.unique(np.concatenate([each.ticks for each in requests])).tolist()
+    n_fewest = min((len(candidates(tick)) for tick in ticks), default=0)
+    found = [FoundRanks(len(each.rows), each.best, n_fewest, process) for each in requests]
     own_batch = max(1, batch_size // process.rank.world_size)
-    for tick in steps(np.unique(np.concatenate([each.ticks for each in requests])).tolist()):
+    for tick in steps(ticks):
         model.advance(tick)
-        wanted = torch.from_numpy(candidates()).long().to(process.device)
+        wanted = torch.from_numpy(candidates(tick)).long().to(process.device)
         scorer = model.session_scorer(wanted, overwrites=True)
         size = min(own_batch, max(1, SCORES_AT_ONCE // max(1, len(wanted))))
         for request, ranks in zip(requests, found, strict=True):

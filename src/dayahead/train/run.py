@@ -16,7 +16,15 @@ from pydantic import Field, FiniteFloat, NonNegativeInt
 from torch import Tensor
 from tqdm import tqdm
 
-from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, SESSION_ID, VALUE
+from dayahead.core.columns import (
+    FIRST_TIME,
+    FIRST_WINDOW,
+    INDEX,
+    ITEM_ID,
+    N_RESERVED,
+    SESSION_ID,
+    VALUE,
+)
 from dayahead.core.errors import ModelFileError, lack_of_memory
 from dayahead.core.phases import in_phase, phase
 from dayahead.distributed.process import Process
@@ -30,8 +38,13 @@ from dayahead.model.checkpoint import (
     save_model,
     weights_of,
 )
-from dayahead.model.embeddings import PretrainedRows, read_item_vectors
+from dayahead.model.embeddings import (
+    PretrainedRows,
+    item_vectors_of_table,
+    read_item_vectors,
+)
 from dayahead.model.model import Model
+from dayahead.model.stored_items import StoredItems
 from dayahead.model.tensor_files import AnyTensor, StoredTensor, send_rows
 from dayahead.outputs.examples import N_EXAMPLES, N_RECOMMENDED, Example
 from dayahead.outputs.tables import write_evidence
@@ -55,6 +68,8 @@ from dayahead.train.study import Study
 from dayahead.train.trainer_registry import trainer_of
 from dayahead.train.trainers import Trainer, scatter_state, sharded_state
 from dayahead.windows.folder import Window, WindowFolder
+from dayahead.windows.items import ItemTable
+from dayahead.windows.metadata import has_vector
 
 UNFIT_STATE = (*READ_ERRORS, AttributeError, IndexError, ModelFileError)
 """Errors raised by a trainer that is given the state of another model."""
@@ -96,6 +111,8 @@ class Run:
         if self.params.evaluation.attention_of:
             check_attention(self.model.network)
         self.lists = ListEvaluation(self.folder, self.params.evaluation, first, process)
+        self.items_table: ItemTable | None = None
+        """What the data set says of items after the last fit."""
         self.seen = np.zeros(0, np.int32)
         """Items of train sessions so far, ascending."""
 
@@ -115,16 +132,19 @@ class Run:
 
     @cached_property
     def item_vectors(self) -> PretrainedRows | None:
-        """Pretrained initial item vectors, where the settings name a file of them."""
+        """Pretrained initial item vectors, where the settings name some."""
         config = self.params.model
         if config.pretrained_items is None:
             return None
-        vocabulary = self.folder.vocabulary(ITEM_ID)
+        vocabulary, listed = self.folder.vocabulary(ITEM_ID), self.folder.first_items
+        if listed is not None and has_vector(self.folder.statistics, config.pretrained_items):
+            windows = vocabulary[FIRST_WINDOW].to_pylist()
+            return item_vectors_of_table(listed, config.pretrained_items, windows, config.item_dim)
         return read_item_vectors(Path(config.pretrained_items), vocabulary, config.item_dim)
 
     @property
     def candidates(self) -> NDArray[np.int32]:
-        """Catalogue indices that targets are ranked among, ascending."""
+        """Catalogue indices that may be recommended, ascending, whether available or not."""
         if self.params.evaluation.candidates == "seen":
             return self.seen
         return np.arange(N_RESERVED, N_RESERVED + self.model.n_items, dtype=np.int32)
@@ -142,7 +162,8 @@ class Run:
         if self.params.training.starts_afresh:
             self.model, self.trainer = self._build()
             if window.position:  # grow in two steps, so that only this window's items are new
-                self.model.grow(self.catalogue.sizes_at(self.folder.windows[window.position - 1]))
+                self.model.grow(self.catalogue.sizes_at(self._before(window)))
+        self._know_items(self._before(window))
         with phase("grow"):
             self.trainer.grow(self.catalogue.sizes_at(window))
         with phase("data"):
@@ -157,8 +178,18 @@ class Run:
             disable=None if self.process.is_main else True,  # None: off where there is no terminal
         ) as bar:
             loss = self.trainer.fit(window.name, epochs, bar.update)
+        self._know_items(window)
         seconds = time.perf_counter() - start
         return Fit(window, loss, n_sessions, seconds, curve=self.trainer.curve)
+
+    def _know_items(self, window: Window) -> None:
+        """Let the model read what the items table says after a window."""
+        self.items_table = self.folder.items_at(window)
+        self.model.know_items(self.items_table)
+
+    def _before(self, window: Window) -> Window:
+        """Return the window before, the first one for itself."""
+        return self.folder.windows[max(0, window.position - 1)]
 
     def _count_targets(self, windows: Sequence[Window]) -> None:
         """Set how often each item is a target in these windows, for the sampler of negatives."""
@@ -207,6 +238,7 @@ class Run:
         if reasons:
             raise ModelFileError(f"its state does not fit the model: {reasons[0]}")
         self.model, self.trainer = model, trainer
+        self._know_items(window)
 
     @in_phase("evaluate")
     def evaluate(self, window: Window, fit: Fit) -> EvaluatedWindow:
@@ -214,7 +246,8 @@ class Run:
         config = self.params.evaluation
         # Before the clock starts: the time is that of the evaluated window alone.
         train_ranks = self._train_ranks(fit.window)
-        best = Best(config.predictions, self.lists.start(fit.window, len(self.candidates)))
+        candidates = self._candidates_at(window.start_time)
+        best = Best(config.predictions, self.lists.start(fit.window, len(candidates)))
         start = time.perf_counter()
         with phase("data"):
             sessions = self.loader.evaluation_sessions(window)
@@ -226,7 +259,7 @@ class Run:
         else:
             with phase("data"):
                 batches = self.loader.evaluation_batches(window, self.process.rank)
-            ranked = evaluate(self.model, batches, n_targets, self.candidates, self.process, best)
+            ranked = evaluate(self.model, batches, n_targets, candidates, self.process, best)
         ranks = ranked.as_window_ranks(sessions[SESSION_ID], targets)
         seconds = time.perf_counter() - start
         timing = Timing(
@@ -237,7 +270,9 @@ class Run:
             evaluate_sessions_per_second=ranks.n_sessions / seconds,
             state_bytes=fit.state_bytes,
         )
-        if not self.model.tick:
+        if self.model.tick:
+            candidates = self._candidates_at(self.folder.ends[window.name])
+        else:
             shown = self._evaluate_examples(window, examples)
         raw = self.folder.vocabulary(ITEM_ID)[VALUE]
         predictions = prediction_table(ranks, ranked, raw) if config.predictions else None
@@ -254,7 +289,7 @@ class Run:
                 Example(*each)
                 for each in zip(examples.tolist(), shown.top_items.tolist(), strict=True)
             ],
-            lists=self.lists.finish(best.lists, self._candidates_now()),
+            lists=self.lists.finish(best.lists, candidates),
         )
 
     def _evaluate_live(
@@ -276,7 +311,7 @@ class Run:
             Request.of(sessions, is_example, *when, Best(N_RECOMMENDED)),
         ]
         size = self.params.evaluation.batch_size
-        found, shown = evaluate_live(self.model, requests, self._candidates_now, self.process, size)
+        found, shown = evaluate_live(self.model, requests, self._candidates_at, self.process, size)
         return found, shown
 
     @in_phase("horizon")
@@ -291,7 +326,8 @@ class Run:
         if not self.model.tick:
             with phase("data"):
                 batches = self.loader.evaluation_batches(window, process.rank)
-            return evaluate(self.model, batches, n_targets, self.candidates, process).ranks
+            candidates = self._candidates_at(window.start_time)
+            return evaluate(self.model, batches, n_targets, candidates, process).ranks
         first = window.position - n_after + 1
         with phase("data"):
             counted = self.loader.train_sessions(*self.folder.windows[first : window.position + 1])
@@ -299,23 +335,30 @@ class Run:
         sizes, end = self.catalogue.sizes_at(window), self.folder.ends[window.name]
         self.model.follow(sizes, counted.padded(), end, to_fit=False)
         request, size = Request.of(sessions, n_targets, self.model.tick, end), config.batch_size
-        [found] = evaluate_live(self.model, [request], self._candidates_now, process, size)
+        [found] = evaluate_live(self.model, [request], self._candidates_at, process, size)
         self.model.rewind()
         return found.ranks
 
-    def _candidates_now(self) -> NDArray[np.int32]:
-        """Return the candidates and, where they are those seen, the items counted since."""
-        if self.params.evaluation.candidates == "all":
-            return self.candidates
-        return np.union1d(self.seen, self.model.counted_items).astype(np.int32)
+    def _candidates_at(self, time: int) -> NDArray[np.int32]:
+        """Return the candidates that are available at a time, microseconds since 1970.
+
+        Where they are those seen, items that the model has counted since the fit are among them.
+        """
+        found = self.candidates
+        if self.params.evaluation.candidates == "seen" and self.model.tick:
+            found = np.union1d(found, self.model.counted_items).astype(np.int32)
+        if self.items_table is None:
+            return found
+        return found[self.items_table.is_available(found, time)]
 
     @in_phase("examples")
     def _evaluate_examples(self, window: Window, rows: NDArray[np.int64]) -> RankedTargets:
         """Return recommendations for some sessions."""
         batches = self.loader.session_sample(window, rows, self.process.rank)
         n_targets = np.ones(len(rows), np.int64)
+        candidates = self._candidates_at(window.start_time)
         return evaluate(
-            self.model, batches, n_targets, self.candidates, self.process, Best(N_RECOMMENDED)
+            self.model, batches, n_targets, candidates, self.process, Best(N_RECOMMENDED)
         )
 
     def _attention(self, window: Window, ids: pa.ChunkedArray) -> pa.Table | None:
@@ -338,7 +381,8 @@ class Run:
         if not self.params.evaluation.train_sessions:
             return np.zeros(0, np.int32)
         n_targets, batches = self.loader.train_sample(window, self.process.rank)
-        return evaluate(self.model, batches, n_targets, self.candidates, self.process).ranks
+        candidates = self._candidates_at(window.start_time)
+        return evaluate(self.model, batches, n_targets, candidates, self.process).ranks
 
     @in_phase("save")
     def save(self, window: Window) -> None:
@@ -376,8 +420,21 @@ class Run:
             for column, size in sizes.items()
         }
         popularity = self.folder.item_counts(window, "train")[self.candidates]
-        stored = StoredModel(config, self.model, self.candidates, popularity, vocabularies)
+        stored = StoredModel(
+            *(config, self.model, self.candidates, popularity, vocabularies), self._stored_items()
+        )
         save_model(self.study.models, stored, weights)
+
+    def _stored_items(self) -> StoredItems | None:
+        """Return what the items table says of items after the last fit."""
+        statistics = self.folder.statistics
+        if self.items_table is None or statistics.items is None:
+            return None
+        names = [
+            n for n in statistics.items.features if statistics.features[n].kind == "categorical"
+        ]
+        vocabularies = {name: self.folder.vocabulary(name) for name in names}
+        return StoredItems.of(self.items_table, statistics, vocabularies, self.model.vectors)
 
 
 def _example_rows(n_targets: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -85,7 +85,8 @@ def saved_ranks(
     else:
         # Later values are unknown, as they were when the model was saved.
         batches = _batches(sessions.without_later(stored.config.known))
-        ranked = evaluate(stored.model, batches, n_targets, stored.candidates, _PROCESS)
+        candidates = stored.candidates_at(window.start_time)
+        ranked = evaluate(stored.model, batches, n_targets, candidates, _PROCESS)
     return ranked.as_window_ranks(table[SESSION_ID], targets)
 
 
@@ -147,8 +148,9 @@ def _live_ranks(
     asked = followed.delayed(sessions)
     request = Request.of(asked, n_targets, model.tick, followed.end)
 
-    def candidates() -> NDArray[np.int32]:
-        return np.union1d(stored.candidates, model.counted_items).astype(np.int32)
+    def candidates(time: int) -> NDArray[np.int32]:
+        every = np.union1d(stored.candidates, model.counted_items).astype(np.int32)
+        return replace(stored, candidates=every).candidates_at(time)
 
     train = followed.train_sessions(stored)
     try:

@@ -26,11 +26,13 @@ from dayahead.core.columns import (
     TIMESTAMP,
 )
 from dayahead.core.errors import ConfigError, WindowError
+from dayahead.windows.items import ItemTable
 from dayahead.windows.metadata import Statistics, WindowsManifest, read_metadata
 from dayahead.windows.session_ids import hashed_ids
 
 MANIFEST = "windows.json"
 STATISTICS = "statistics.json"
+ITEMS = "items.parquet"
 GRACE_SUFFIX = "+"
 """Suffix of the first window of a value that is first seen in a window's grace: 2026-01-01+. Such a
 value is known from the next window on, whatever the name of that."""
@@ -212,6 +214,47 @@ class WindowFolder:
         if column not in self._vocabularies:
             self._vocabularies[column] = _read_table(vocabulary_path(self.folder, column))
         return self._vocabularies[column]
+
+    @cached_property
+    def items(self) -> pa.Table | None:
+        """items.parquet; None where the data set has no table of items.
+
+        Raises:
+            WindowError: the file is missing or damaged.
+        """
+        return None if self.statistics.items is None else _read_table(self.folder / ITEMS)
+
+    def items_of(self, window: Window) -> pa.Table | None:
+        """Return the rows of `items` that are known from a window on."""
+        if self.items is None:
+            return None
+        start, end = (
+            np.searchsorted(self._item_windows, window.name, side) for side in ("left", "right")
+        )
+        return self.items.slice(start, end - start)
+
+    @cached_property
+    def _item_windows(self) -> NDArray[Any]:
+        """Window of each row of `items`, ascending; none where there is no table."""
+        return np.array([]) if self.items is None else self.items[FIRST_WINDOW].to_numpy()
+
+    @property
+    def first_items(self) -> ItemTable | None:
+        """The first row of each item."""
+        if self.items is None:
+            return None
+        _, places = np.unique(self.items[ITEM_ID].to_numpy(), return_index=True)
+        return ItemTable(self.items.take(pa.array(places)).combine_chunks())
+
+    def items_at(self, window: Window) -> ItemTable | None:
+        """Return the newest row of each item that is known after a window."""
+        if self.items is None:
+            return None
+        n_known = int(np.searchsorted(self._item_windows, window.name, "right"))
+        known = self.items.slice(0, n_known)
+        # The first of the reversed items is the last row.
+        _, places = np.unique(known[ITEM_ID].to_numpy()[::-1], return_index=True)
+        return ItemTable(known.take(pa.array(n_known - 1 - places)).combine_chunks())
 
     def categorical_column(self, feature: str, setting: str) -> str:
         """Return the column of a categorical feature, named by a setting.

@@ -117,7 +117,7 @@ class FeatureStatistics(NumberStatistics):
     type: IdType | None = None
     """Type of a categorical feature's raw values."""
     of_item: Literal[True] | None = None
-    """Whether the values of a categorical feature belong to items."""
+    """Whether the values belong to items: of a table of items, or as a categorical feature says."""
     windows: dict[str, NumberStatistics] | None = None
     """Statistics by window, of a feature that is fitted on each window (fit: look_ahead_window)."""
 
@@ -139,6 +139,18 @@ class SessionRules:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class ItemStatistics:
+    """What items.parquet holds."""
+
+    features: list[str]
+    """Features whose values are those of the item; they are among `Statistics.features` too."""
+    vectors: dict[str, int]
+    """Number of dimensions of each vector."""
+    availability: bool
+    """Whether items are available from or until a time."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Statistics:
     """statistics.json: how raw events become model input."""
 
@@ -155,6 +167,8 @@ class Statistics:
     """Categorical feature that is the item's title."""
     event_type: str | None = None
     """Categorical feature that says what happened to the item."""
+    items: ItemStatistics | None = None
+    """Of the table of items, where the data set has one."""
 
     @property
     def window_length(self) -> int:
@@ -195,6 +209,11 @@ class Statistics:
     def as_json(self) -> dict[str, Any]:
         """Return the content of statistics.json; fields that are null are left out."""
         return asdict(self, dict_factory=_given)
+
+
+def has_vector(statistics: Statistics, name: str) -> bool:
+    """Return whether items have a vector of this name."""
+    return statistics.items is not None and name in statistics.items.vectors
 
 
 def read_metadata(cls: type[T], path: Path) -> T:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from dayahead.core.errors import ConfigError
-from dayahead.dataset.schema import DatasetConfig, FeatureConfig, load_dataset
+from dayahead.dataset.features import FeatureConfig
+from dayahead.dataset.schema import DatasetConfig, load_dataset
 
 DATASETS = Path(__file__).parents[3] / "datasets"
 NAMES = sorted(path.stem for path in DATASETS.glob("*.yaml"))

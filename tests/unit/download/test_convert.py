@@ -17,7 +17,7 @@ from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.forgotten import ForgottenConfig
 from dayahead.dataset.schema import load_dataset
-from dayahead.download import convert, stage
+from dayahead.download import convert, parts
 from dayahead.download.stage import download
 from support.sources import Served, a_dataset, serving
 
@@ -252,7 +252,7 @@ def test_a_failed_or_killed_conversion_leaves_nothing(tmp_path, converted_files,
 
 def test_space_is_required_for_what_is_not_cached(tmp_path, monkeypatch):
     required = []
-    monkeypatch.setattr(stage, "require_space", lambda *about: required.append(about))
+    monkeypatch.setattr(parts, "require_space", lambda *about: required.append(about))
     plain, compressed = put(tmp_path, "a.csv"), tmp_path / "b.csv.gz"
     compressed.write_bytes(gzip.compress((HEADER + "t,1,2019-10-01\n").encode()))
     raw_after(tmp_path, plain)

@@ -150,7 +150,7 @@ def test_records_and_lists_of_a_table(tmp_path):
         ("DELETE FROM clicks", "syntax error"),
         ("SELECT * FROM read_csv('/etc/passwd')", "disabled by configuration"),
         ("SELECT * FROM 'https://host/a.parquet'", "disabled by configuration"),
-        ("SELECT * FROM clicks WHERE false", "no row: expected events. Correct source.query"),
+        ("SELECT * FROM clicks WHERE false", "no row: expected some. Correct source.query"),
     ],
 )
 def test_what_is_wrong_with_a_query_is_named(tmp_path, query, message):

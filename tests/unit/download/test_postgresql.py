@@ -97,7 +97,7 @@ def test_every_type_is_read_or_becomes_text(server):
             "SELECT *, nextval('numbers') AS n FROM clicks",
             "cannot execute nextval.. in a read-only",
         ),
-        ("SELECT * FROM clicks WHERE false", "no row: expected events. Correct source.query"),
+        ("SELECT * FROM clicks WHERE false", "no row: expected some. Correct source.query"),
     ],
 )
 def test_what_is_wrong_with_a_query_is_named(server, query, message):

@@ -16,7 +16,7 @@ from scipy.special import ndtr
 
 from dayahead.core.columns import ITEM_ID
 from dayahead.core.files import write_parquet
-from dayahead.dataset.schema import FeatureConfig
+from dayahead.dataset.features import FeatureConfig
 from dayahead.features.operators import GaussRank
 from dayahead.features.vocabulary import (
     add_value_counts,

@@ -1,6 +1,8 @@
 """Tensor files: those of sharded tables are those of whole ones, and are read by rows."""
 
+import ctypes
 import errno
+import gc
 import resource
 
 import pytest
@@ -64,3 +66,26 @@ def test_tensor_files_are_readable_by_all(tmp_path):
     write_tensors(path, {"weights": torch.ones(2)})
     assert path.stat().st_mode & 0o777 == 0o644
     assert load_file(path)["weights"].tolist() == [1, 1]
+
+
+def test_files_are_those_of_safetensors_and_writing_many_sizes_holds_no_memory(tmp_path):
+    tensors = {
+        "empty": torch.zeros(0, 3, dtype=torch.int32),
+        "number": torch.tensor(3),
+        "half": torch.ones(5, dtype=torch.bfloat16),
+        "flags": torch.arange(4) > 1,
+        "table": torch.randn(3, 4),
+    }
+    save_file(tensors, tmp_path / "expected")
+    write_tensors(tmp_path / "found", tensors)
+    assert (tmp_path / "found").read_bytes() == (tmp_path / "expected").read_bytes()
+    types = ctypes_types()
+    for size in range(100, 140):
+        write_tensors(tmp_path / "found", {"table": torch.zeros(size)})
+    assert ctypes_types() == types
+
+
+def ctypes_types():
+    """Number of array types, which ctypes keeps for ever."""
+    gc.collect()
+    return len(ctypes.Array.__subclasses__())

@@ -1,16 +1,20 @@
 """A service that counts clicks as they come answers as evaluation ranks, tick by tick."""
 
+from datetime import timedelta
+
 import pyarrow.parquet as pq
 import pytest
 
 from dayahead.core.columns import SESSION_ID
 from dayahead.serve.model_source import ModelSource
 from dayahead.serve.trial import A, B, Trial
+from dayahead.windows.folder import WindowFolder
+from support.listed_items import Row, add_items
 from support.live_services import live_client
 from support.live_windows import LIVE, WITH_GPT2, events_of, spread_sessions
 from support.redis_servers import running_redis
 from support.tiny_settings import merge_sections, train_study
-from support.window_folders import day, markov_days, write_window_folder
+from support.window_folders import START, day, markov_days, write_window_folder
 
 TOP_K = 12
 STUDY = {
@@ -21,26 +25,48 @@ KINDS = {
     "memory": LIVE,
     "category": merge_sections(LIVE, model={"features": ("category",)}),
     "gpt2": WITH_GPT2,
+    "items": merge_sections(
+        LIVE, model={"features": ("category",)}, evaluation={"candidates": "all"}
+    ),
     "gpt2 with features": merge_sections(WITH_GPT2, model={"features": ("category", "price")}),
 }
 
 
-@pytest.fixture(scope="module")
-def windows(tmp_path_factory):
+def days():
     *earlier, last = markov_days(n_days=3, sessions_per_day=20, n_items=30)
     # New items, one of them only in a session of its own.
     last = [[*row[:2], 40 + n % 3, *row[2:]] for n, row in enumerate(last)] + [[50, 51, 50, 51]]
-    folder = tmp_path_factory.mktemp("windows")
-    return spread_sessions(write_window_folder(folder, [*earlier, last], features=True))
+    return [*earlier, last]
 
 
 @pytest.fixture(scope="module")
-def study(windows, tmp_path_factory):
+def windows(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("windows")
+    return spread_sessions(write_window_folder(folder, days(), features=True))
+
+
+@pytest.fixture(scope="module")
+def with_items(tmp_path_factory):
+    """The same with a table of items, which lists the new ones from the first day on."""
+    folder = tmp_path_factory.mktemp("items")
+    every = sorted({item for sessions in days() for session in sessions for item in session})
+    spread_sessions(write_window_folder(folder, days(), features=True, listed={0: every}))
+    noon = START + timedelta(days=2, hours=12)
+    rows = [
+        Row(item, (1.0, item / 30, 0.0), category=item % 3 + 2, end=noon if item == 5 else None)
+        for item in WindowFolder(folder).vocabulary("item_id")["value"].to_pylist()
+    ]
+    return add_items(folder, rows)
+
+
+@pytest.fixture(scope="module")
+def study(windows, with_items, tmp_path_factory):
     """Folder of a study whose models/ are fitted on two days, and evaluated on the third."""
 
     def run(kind):
         folder = tmp_path_factory.mktemp(kind)
-        return train_study(windows, folder, merge_sections(KINDS[kind], **STUDY))
+        data = with_items if kind == "items" else windows
+        return train_study(data, folder, merge_sections(KINDS[kind], **STUDY))
 
     return run
 

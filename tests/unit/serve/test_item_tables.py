@@ -1,0 +1,127 @@
+"""Recommendations of a model that knows items from a table."""
+
+from datetime import timedelta
+
+import pyarrow.parquet as pq
+import pytest
+
+from dayahead.core.errors import ConfigError, ModelFileError
+from dayahead.serve.recommender import Recommender
+from support.listed_items import Row, add_items
+from support.tiny_settings import train_study
+from support.window_folders import START, day, markov_days, raw_events, write_window_folder
+
+NEW = 90
+DAYS = markov_days(n_days=3, sessions_per_day=30, n_items=12)
+GONE = 4
+"""Withdrawn in the middle of the last day."""
+NOON = START + timedelta(days=2, hours=12)
+MODELS = {
+    "memory": {"architecture": "memory", "features": ["category"]},
+    "gpt2": {"architecture": "gpt2", "features": ["category"]},
+}
+each_model = pytest.mark.parametrize("name", MODELS)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Folder of a study whose model is fitted on two days and evaluated on the third."""
+
+    def run(name):
+        folder = tmp_path_factory.mktemp("study")
+        windows = write_window_folder(folder / "windows", DAYS, features=True, listed={0: [NEW]})
+        items = [*range(12), NEW]
+        rows = [
+            Row(item, (1, item / 9, 0), category=item % 3 + 2, end=NOON if item == GONE else None)
+            for item in items
+        ]
+        add_items(windows, rows)
+        of_evaluation = {"split": "all", "candidates": "all", "predictions": 13}
+        sections = {
+            "model": MODELS[name],
+            "evaluation": of_evaluation,
+            "training": {"fit_last": False},
+        }
+        return train_study(windows, folder, sections)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def models(study):
+    return study("memory") / "models"
+
+
+def items_of(found):
+    return [item for item, _ in found]
+
+
+@each_model
+def test_ids_alone_are_answered_as_they_were_evaluated(study, name):
+    out = study(name)
+    recommender = Recommender.load(out / "models")
+    assert recommender.features == ()
+    path = out / "results" / "predictions" / f"{day(2)}.parquet"
+    found = pq.read_table(path).to_pylist()
+    for row in found[:10]:
+        number = int(row["session_id"][2:])
+        events = raw_events(DAYS[2][number][:-1], 2, number).select(["item_id", "event_time"])
+        top = recommender.recommend_after(events, 13)
+        assert items_of(top) == row["items"]
+        assert [score for _, score in top] == pytest.approx(row["scores"], abs=1e-5)
+
+
+def test_a_list_holds_the_items_that_are_available_at_the_time_of_the_session(models):
+    recommender = Recommender.load(models)
+    morning = raw_events([1, 2], 2).select(["item_id", "event_time"])
+    late = raw_events([1, 2], 3).select(["item_id", "event_time"])
+    assert GONE in items_of(recommender.recommend_after(morning, 13))
+    assert GONE not in items_of(recommender.recommend_after(late, 13))
+    assert NEW in items_of(recommender.recommend_after(late, 13))
+
+
+def test_a_list_is_of_the_items_with_these_attributes(models):
+    recommender = Recommender.load(models)
+    events = recommender.events_of([1, 2])
+    found = items_of(recommender.recommend_after(events, 13, where={"category": ["0", "2"]}))
+    assert found
+    assert {item % 3 for item in found} == {0, 2}
+    assert not recommender.recommend_after(events, 13, where={"category": ["7"]})
+    with pytest.raises(ConfigError, match="where: brand: expected an attribute of items: category"):
+        recommender.recommend_after(events, 13, where={"brand": ["acme"]})
+
+
+def test_a_model_without_a_table_knows_no_attributes(load):
+    recommender = load("memory")
+    with pytest.raises(ConfigError, match="knows no attributes of items"):
+        recommender.recommend_after(recommender.events_of([1]), 3, where={"brand": ["acme"]})
+
+
+def test_a_reason_is_the_content(models):
+    recommender = Recommender.load(models)
+    [reasons] = recommender.explain(recommender.events_of([1, 2]), [NEW])
+    assert "content.title.new" in reasons
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: rows.drop(["title"]), "no column title"),
+        (lambda rows: rows.drop(["item_id"]), "ascending indices"),
+        (lambda rows: rows.take([1, 0]), "ascending indices"),
+        (lambda rows: rows.append_column("other", rows["item_id"]), "other: unexpected column"),
+    ],
+)
+def test_a_damaged_table_is_an_error(study, change, message):
+    models = study("memory") / "models"
+    rows = pq.read_table(models / "items.parquet")
+    pq.write_table(change(rows), models / "items.parquet")
+    with pytest.raises(ModelFileError, match=message):
+        Recommender.load(models)
+
+
+def test_a_model_whose_table_is_gone_is_an_error(study):
+    models = study("memory") / "models"
+    (models / "items.parquet").unlink()
+    with pytest.raises(ModelFileError, match=r"items\.parquet"):
+        Recommender.load(models)

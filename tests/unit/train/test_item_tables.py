@@ -1,0 +1,175 @@
+"""Studies with a table of items: items without a click, availability, and no look ahead."""
+
+import shutil
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from dayahead.distributed.process import Process, Rank
+from dayahead.model.checkpoint import load_model
+from dayahead.outputs.tables import read_ranks
+from dayahead.train.cache_keys import CacheKeys
+from dayahead.train.catalogue import Catalogue
+from dayahead.train.stage import train
+from dayahead.windows.folder import WindowFolder
+from support.listed_items import VECTOR, Row, add_items
+from support.tiny_settings import merge_sections, tiny_params, tiny_study, train_study
+from support.window_folders import START, bytes_in, day, markov_days, write_window_folder
+
+NEW = 90
+"""Raw id of an item that is first clicked on the last day."""
+DAYS = markov_days(n_days=3, sessions_per_day=24, n_items=12)
+DAYS[2] = [[*session, NEW] if n % 3 == 0 else session for n, session in enumerate(DAYS[2])]
+MEMORY = {
+    "model": {"architecture": "memory", "features": ["category"]},
+    "evaluation": {"split": "all", "positions": "all", "candidates": "all"},
+}
+MODELS = {
+    "memory": MEMORY,
+    "ticks": merge_sections(MEMORY, live={"tick": "1h"}),
+    "gpt2 in memory": merge_sections(MEMORY, model={"network": "gpt2"}),
+    "transitions": merge_sections(MEMORY, model={"architecture": "transitions", "features": []}),
+}
+each_model = pytest.mark.parametrize("name", MODELS)
+
+
+def vector(item):
+    angle = item * 0.4
+    return (np.cos(angle), np.sin(angle), 0.0)
+
+
+ROWS = [
+    *(Row(item, vector(item), category=item % 3 + 2) for item in range(12)),
+    Row(NEW, vector(3)),
+]
+
+
+def folder_of(path, rows, listed):
+    write_window_folder(path, DAYS, features=True, listed=listed)
+    return add_items(path, rows)
+
+
+@pytest.fixture(scope="module")
+def windows(tmp_path_factory):
+    return folder_of(tmp_path_factory.mktemp("windows"), ROWS, {0: [NEW]})
+
+
+def ranks_of(out, number):
+    found = read_ranks(out / "results", day(number))
+    return found.targets, found.ranks
+
+
+def index_of(windows, item):
+    vocabulary = WindowFolder(windows).vocabulary("item_id")
+    return vocabulary["value"].to_pylist().index(item) + 2
+
+
+def test_an_item_without_a_click_is_ranked_by_its_content(windows, tmp_path):
+    found = {}
+    for name in ("memory", "transitions"):
+        out = train_study(windows, tmp_path / name, MODELS[name])
+        targets, ranks = ranks_of(out, 2)
+        found[name] = ranks[targets == index_of(windows, NEW)]
+        assert (found[name] > 0).all()
+    # `transitions` knows nothing of it: it is the last of the catalogue.
+    assert (found["transitions"] >= 12).all()
+    assert found["memory"].mean() < found["transitions"].mean()
+
+
+@each_model
+def test_what_is_known_later_changes_no_earlier_rank(windows, tmp_path, name):
+    later = [
+        Row(item, vector(item + 6), day=number, category=2, end=START)
+        for number in (1, 2)
+        for item in range(12)
+    ]
+    other = folder_of(tmp_path / "windows", [*ROWS, *later], {0: [NEW]})
+    plain, changed = (
+        train_study(folder, tmp_path / kind, MODELS[name])
+        for kind, folder in (("plain", windows), ("changed", other))
+    )
+    assert np.array_equal(ranks_of(plain, 1)[1], ranks_of(changed, 1)[1])
+    assert not np.array_equal(ranks_of(plain, 2)[1], ranks_of(changed, 2)[1])
+
+
+@each_model
+def test_only_available_items_are_candidates(tmp_path, name):
+    noon = START + timedelta(days=2, hours=12)
+    gone = {0: START, 1: noon}
+    rows = [
+        Row(row.item, row.vector, category=row.category, end=gone.get(row.item)) for row in ROWS
+    ]
+    windows = folder_of(tmp_path / "windows", rows, {0: [NEW]})
+    out = train_study(windows, tmp_path / "out", MODELS[name])
+    targets, ranks = ranks_of(out, 2)
+    first, second = (targets == index_of(windows, item) for item in gone)
+    firsts = [[session.index(item) for session in DAYS[2] if item in session] for item in gone]
+    n_sessions = [len(each) for each in firsts]
+    # An item that a session has already is a candidate in it; any other that is gone is none.
+    assert (ranks[first] == 0).sum() >= 1
+    assert (ranks[first] == 0).sum() <= n_sessions[0]
+    assert (ranks[second] > 0).all()  # all sessions of the day start before noon
+    assert (ranks[~first & ~second] > 0).all()
+
+
+@pytest.mark.parametrize("name", ["memory", "ticks", "gpt2 in memory"])
+def test_a_resumed_run_equals_one_without_a_break(windows, tmp_path, fits, name):
+    whole = train_study(windows, tmp_path / "whole", MODELS[name])
+    study = tiny_study(windows, tmp_path / "broken", MODELS[name])
+    train(study)
+    shutil.rmtree(study.cache / "evaluations")
+    for entry in sorted((study.cache / "fits").iterdir())[:1]:
+        shutil.rmtree(entry)
+    fits.clear()
+    train(study)
+    for kind in ("models", "results/ranks"):
+        assert bytes_in(tmp_path / "broken" / kind) == bytes_in(whole / kind)
+
+
+def test_other_rows_of_a_window_are_other_fits_from_there_on(windows, tmp_path):
+    other = folder_of(tmp_path / "windows", [*ROWS, Row(3, vector(9), day=1)], {0: [NEW]})
+    params, process = tiny_params(MODELS["memory"]), Process(Rank(0, 1), torch.device("cpu"))
+
+    def keys_of(path):
+        folder = WindowFolder(path)
+        catalogue = Catalogue(folder, params.model)
+        return CacheKeys(params, catalogue, folder.windows, process, None).fits
+
+    is_same = [a == b for a, b in zip(keys_of(windows), keys_of(other), strict=True)]
+    assert is_same == [True, False, False]
+
+
+def test_vectors_are_those_that_the_settings_name(windows, tmp_path):
+    settings = merge_sections(MODELS["memory"], memory={"vectors": []})
+    out = train_study(windows, tmp_path / "without", settings)
+    assert "content" not in (out / "results" / "evidence.csv").read_text()
+    out = train_study(windows, tmp_path / "with", MODELS["memory"])
+    assert "content.title.new" in (out / "results" / "evidence.csv").read_text()
+
+
+def test_a_network_starts_from_vectors_of_items(windows, tmp_path):
+    settings = {
+        "model": {"pretrained_items": VECTOR, "item_embedding_dim": 3, "freeze_items": True}
+    }
+    out = train_study(windows, tmp_path / "out", settings)
+    weights = load_model(out / "models").model.state_dict()
+    [table] = [w for n, w in weights.items() if n.endswith("items.weight")]
+    place = index_of(windows, NEW) - 2
+    assert table[place].numpy() == pytest.approx(np.float32(vector(3)))
+
+
+def test_the_saved_model_has_the_newest_rows_with_raw_values(windows, tmp_path):
+    out = train_study(windows, tmp_path / "out", MODELS["memory"])
+    stored = load_model(out / "models")
+    assert stored.items.rows["category"].to_pylist() == [
+        item % 3 if item != NEW else None for item in stored_ids(stored)
+    ]
+    assert stored.items.table.rows["category"].type == pa.int32()
+
+
+def stored_ids(stored):
+    values = stored.vocabularies["item_id"]["value"].to_pylist()
+    return [values[index - 2] for index in stored.items.table.items]
