@@ -1,7 +1,7 @@
 """Settings of models: sections `model`, `task` and `loss` of params.yaml."""
 
-from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from dataclasses import fields, replace
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
@@ -11,8 +11,12 @@ from dayahead.config.baselines import (
     NETWORKS_AND_PLUGINS,
     NOT_BASELINES,
     REMINDED,
+    LinearConfig,
+    NeighbourConfig,
     is_baseline,
 )
+from dayahead.config.events import EventsConfig
+from dayahead.config.live import LiveConfig
 from dayahead.config.loading import (
     STRICT,
     Auto,
@@ -25,12 +29,10 @@ from dayahead.config.loading import (
     SizeOrZero,
 )
 from dayahead.config.marks import EVERY_MODEL, NETWORKS, ReadIf, by
+from dayahead.config.memory import MemoryConfig
 from dayahead.core.plugins import plugins
 
 Remind = Literal["auto", "none", "score", "boost", "first"]
-FITTED = ("model", "task", "loss", "neighbours", "linear", "memory", "live", "training")
-"""Sections that say how models are fitted, which a challenger or a search may change: the others
-say what is evaluated, on what, and on which machine."""
 SOFTMAXES = ("softmax", "sampled_softmax")
 LOSSES = (*SOFTMAXES, "gbce", "bpr", "bpr_max", "top1", "top1_max")
 LOGITS_MIB, FLOAT32_SOFTMAX_MIB, GPU_SOFTMAX_MIB = 96, 12, 2048
@@ -49,6 +51,8 @@ class ModelConfig:
     """The architecture and its sizes."""
 
     READ_BY: ClassVar = NETWORKS
+    setting: ClassVar = "model.architecture"
+    """The setting that names the network, for messages."""
     architecture: Annotated[str, Field(min_length=1), EVERY_MODEL]
     """gpt2, xlnet, bert, albert, electra, longformer, reformer or any model type of transformers
     that reads `inputs_embeds`; gru, gru4rec, lstm, rnn; avg; or a baseline: popularity,
@@ -149,7 +153,7 @@ class ModelConfig:
         """Return the settings of the network alone; inside memory gru4rec reads item ids alone."""
         if self.architecture != MEMORY:
             return self
-        alone = replace(self, architecture=self.network)
+        alone = _NetworkOfMemory(**vars(self) | {"architecture": self.network})
         if self.network != GRU4REC:
             return alone
         return replace(alone, features=(), merge="concat", number_dim=0, soft_one_hot=0)
@@ -162,6 +166,11 @@ class ModelConfig:
 
 def _task(*names: str) -> ReadIf:
     return ReadIf(lambda p: p.task.name in names)
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class _NetworkOfMemory(ModelConfig):
+    setting: ClassVar = "model.network"
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -269,3 +278,26 @@ class LossConfig:
     def is_sampled(self) -> bool:
         """Whether a target is compared with negatives instead of all items."""
         return self.name != "softmax"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ModelSections:
+    """The sections that models are built from, of params.yaml or of a saved model's config.json."""
+
+    model: ModelConfig
+    task: TaskConfig
+    loss: LossConfig
+    neighbours: NeighbourConfig
+    linear: LinearConfig
+    memory: MemoryConfig
+    live: LiveConfig
+    events: EventsConfig
+
+    def sections(self) -> dict[str, Any]:
+        """Return each of them by its name."""
+        return {each.name: getattr(self, each.name) for each in fields(ModelSections)}
+
+
+FITTED = (*(each.name for each in fields(ModelSections) if each.name != "events"), "training")
+"""Sections that say how models are fitted, which a challenger or a search may change: the others
+say what is evaluated, on what, and on which machine."""

@@ -10,15 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.baselines import (
-    MEMORY,
-    NETWORKS_AND_PLUGINS,
-    LinearConfig,
-    NeighbourConfig,
-    reads_times,
-)
-from dayahead.config.events import EventsConfig
-from dayahead.config.live import LiveConfig
+from dayahead.config.baselines import MEMORY, NETWORKS_AND_PLUGINS, reads_times
 from dayahead.config.loading import (
     STRICT,
     Count,
@@ -33,8 +25,7 @@ from dayahead.config.loading import (
 )
 from dayahead.config.machine import ComputeConfig, MachineConfig, ProfileConfig
 from dayahead.config.marks import EVERY_MODEL, NETWORKS, ReadIf
-from dayahead.config.memory import MemoryConfig
-from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
+from dayahead.config.model import ModelSections
 from dayahead.config.nightly import NightlyConfig
 from dayahead.config.sections import flattened
 from dayahead.config.windows import PreprocessConfig, WindowConfig
@@ -183,20 +174,18 @@ class TrackingConfig:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class Params:
-    """The whole of params.yaml."""
+class WindowSections:
+    """What windows are made of."""
 
     dataset: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
     window: WindowConfig
     preprocess: PreprocessConfig
-    model: ModelConfig
-    task: TaskConfig
-    loss: LossConfig
-    neighbours: NeighbourConfig
-    linear: LinearConfig
-    memory: MemoryConfig
-    live: LiveConfig
-    events: EventsConfig
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Params(ModelSections, WindowSections):
+    """The whole of params.yaml; fields of the last base come first, as in the file."""
+
     training: TrainingConfig
     evaluation: EvaluationConfig
     compute: ComputeConfig
