@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import optuna
@@ -18,6 +17,7 @@ from dayahead.config.params import OUTSIDE
 from dayahead.config.sections import Settings
 from dayahead.core.errors import ConfigError, TuneError
 from dayahead.metrics.metrics import mean
+from dayahead.tune.experiment import Experiment
 from dayahead.tune.space import Space
 
 N_RANDOM = 6
@@ -35,22 +35,6 @@ SETTINGS, EXPERIMENT, ERROR, PLAN, REFERENCE = (
 )
 DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 _log = logging.getLogger(__name__)
-
-
-class Experiment(Protocol):
-    """A running experiment."""
-
-    def poll(self) -> int | None:
-        """Return its exit status, or None while it runs."""
-
-    def values(self, metric: str) -> list[float]:
-        """Return a metric of each window evaluated so far."""
-
-    def stop(self) -> None:
-        """Stop it and wait."""
-
-    def error(self) -> str:
-        """Return one line that says why it failed."""
 
 
 Start = Callable[[int, str, Settings], Experiment]

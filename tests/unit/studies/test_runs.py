@@ -172,7 +172,7 @@ def clones(monkeypatch, tmp_path):
                 write_run(self.root / commit, days, None)
             return Pretended(1, status, set())
 
-    monkeypatch.setattr(module, "Clone", Clone)
+    monkeypatch.setattr("dayahead.tune.experiment.Clone", Clone)
     return started
 
 
