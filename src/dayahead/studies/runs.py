@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from dayahead.comparison.rows import WITHOUT_EFFECT
 from dayahead.config.loading import read_yaml
-from dayahead.config.sections import Settings, flattened
+from dayahead.config.sections import flattened, without_sections
 from dayahead.metrics.metrics import main_metric, mean, metric_names
 from dayahead.studies.file import PlannedRun, planned_runs, study_path
 from dayahead.tune.experiment import (
@@ -97,14 +97,9 @@ def commit_of(run: PlannedRun, root: Path) -> str | None:
     with TemporaryDirectory() as scratch:
         path = Path(scratch) / "params.yaml"
         path.write_text(run_git(root, "show", f"{commit}:params.yaml"), encoding="utf-8")
-        is_same = _effective(flattened(read_yaml(path))) == _effective(run.settings)
+        found = without_sections(flattened(read_yaml(path)), WITHOUT_EFFECT)
+        is_same = found == without_sections(run.settings, WITHOUT_EFFECT)
     return commit if is_same else None
-
-
-def _effective(settings: Settings) -> Settings:
-    return {
-        key: value for key, value in settings.items() if key.partition(".")[0] not in WITHOUT_EFFECT
-    }
 
 
 @dataclass

@@ -14,7 +14,7 @@ from optuna.samplers import TPESampler
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from dayahead.config.params import OUTSIDE
-from dayahead.config.sections import Settings
+from dayahead.config.sections import Settings, without_sections
 from dayahead.core.errors import ConfigError, TuneError
 from dayahead.metrics.metrics import mean
 from dayahead.tune.experiment import Experiment
@@ -51,11 +51,7 @@ class Plan:
 
     def as_json(self) -> str:
         """Return everything that its trials depend on, as JSON."""
-        base = {
-            key: value
-            for key, value in self.space.base.items()
-            if key.partition(".")[0] not in (*OUTSIDE, "tracking")
-        }
+        base = without_sections(self.space.base, (*OUTSIDE, "tracking"))
         parts = {"space": self.space.as_json(), "metric": self.metric, "seed": self.seed}
         return json.dumps({**base, **parts}, sort_keys=True, default=str)
 
