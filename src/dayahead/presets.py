@@ -9,6 +9,7 @@ from dayahead.config.overrides import overrides_of
 from dayahead.config.params import Params
 from dayahead.config.sections import Settings, flattened, merged
 from dayahead.core.errors import ConfigError
+from dayahead.core.suggestions import did_you_mean
 
 
 def preset_names(folder: Path) -> list[str]:
@@ -20,6 +21,20 @@ def preset_names(folder: Path) -> list[str]:
 def search_names(folder: Path) -> list[str]:
     """Return the names of all YAML files in a folder: of search spaces, or of studies."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def named_file(name: str, folder: Path, what: str) -> Path:
+    """Return the path of a search space or study: `name` in `folder`, or a file's path.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    path = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
+    if not path.is_file():
+        known = search_names(folder)
+        suggestion = did_you_mean(name, known) or f"expected a file, or one of {', '.join(known)}"
+        raise ConfigError(f"{path}: no such {what}; {suggestion}")
+    return path
 
 
 def preset_options(name: str, folder: Path, params: Path) -> list[str]:

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from dayahead.config.baselines import COMPARED
+from support.git_projects import commit_all
 from support.launched_study import errors_in, ranks
 from support.outputs import without_times
 from support.project_copy import copy_project
@@ -27,11 +28,7 @@ def project(tmp_path):
     copy_project(tmp_path, SETTINGS)
     write_window_folder(tmp_path / "data" / "windows", markov_days(4, 61, n_items=30))
     write_raw_manifest(tmp_path / "data" / "raw")
-    with ranks() as started:
-        for command in ("init -q", "add .", "-c user.name=n -c user.email=n commit -qm all"):
-            started.start(["git", *command.split()], tmp_path)
-            started.said()
-    assert started.statuses == [0, 0, 0]
+    commit_all(tmp_path)
     return tmp_path
 
 

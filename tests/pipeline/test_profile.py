@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from dayahead.core.phases import read_phases
+from support.git_projects import commit_all
 from support.launched_study import ranks
 from support.project_copy import change_params, copy_project
 from support.window_folders import bytes_in
@@ -30,11 +31,7 @@ def project(tmp_path):
     path = tmp_path / "datasets" / "synthetic.yaml"
     text = path.read_text().replace("days: 15", "days: 4").replace("4000", "200")
     path.write_text(text)
-    with ranks() as started:
-        for command in ("init -q", "add .", "-c user.name=n -c user.email=n commit -qm all"):
-            started.start(["git", *command.split()], tmp_path)
-            started.said()
-    assert started.statuses == [0, 0, 0]
+    commit_all(tmp_path)
     return tmp_path
 
 

@@ -1,19 +1,14 @@
 """`dayahead study` on a whole project: killed, continued, with a row that fails, and repeated."""
 
 import csv
-import os
-import subprocess
-import sys
 import time
 from io import StringIO
-from pathlib import Path
 
-import psutil
 import pytest
 
 from dayahead.comparison.rows import parse_row
 from dayahead.comparison.table import result_table
-from support.project_copy import copy_project
+from support.git_projects import git, make_project, start_dayahead, working_below, written
 
 pytestmark = pytest.mark.slow
 STUDY = """description: counting baselines
@@ -27,59 +22,23 @@ rows:
     seeds: [1]
   Broken: {settings: {model: {architecture: nosuchtype}}, seeds: [5]}
 """
-SETTINGS = {
-    "window": {"min_sessions": 1},
-    "compute": {"processes": 1, "threads": 1, "device": "cpu"},
-    "machine": {"workers": 1},
-    "tracking": {"experiment": "tiny"},
-}
 EXPERIMENTS = ["mine-neighbours-10-1", "mine-transitions-1", "mine-transitions-2"]
-
-
-def git(folder, *arguments):
-    command = ["git", "-c", "user.name=me", "-c", "user.email=me@here", *arguments]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A project of seven short days, committed, in whose folder nothing has run."""
-    root = tmp_path_factory.mktemp("study") / "project"
-    root.mkdir()
-    copy_project(root, SETTINGS)
-    dataset = root / "datasets" / "synthetic.yaml"
-    text = dataset.read_text().replace("days: 15", "days: 7")
-    dataset.write_text(text.replace("_day: 4000", "_day: 200"))
-    (root / ".dvc" / ".gitignore").write_text("/cache\n/tmp\n/config.local\n")
-    (root / "studies").mkdir(exist_ok=True)
-    (root / "studies" / "mine.yaml").write_text(STUDY)
-    git(root, "init", "--quiet")
-    git(root, "config", "user.name", "me")
-    git(root, "config", "user.email", "me@here")
-    git(root, "add", "--all")
-    git(root, "commit", "--quiet", "-m", "first")
-    return root
+    folder = tmp_path_factory.mktemp("study") / "project"
+    return make_project(folder, {}, 7, {"studies/mine.yaml": STUDY})
 
 
-def start(project, *options):
-    """Start the study as a user's shell does; its output goes to output.txt and errors.txt."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("DVC_")}
-    environment = kept | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": f"{project / 'src'}:{os.environ.get('PYTHONPATH', '')}",
-        "DVC_SITE_CACHE_DIR": f"{project}-site",
-        "MLFLOW_TRACKING_URI": "",
-    }
-    command = [sys.executable, "-m", "dayahead", "study", "mine", "--format", "csv", *options]
-    paths = [project.parent / name for name in ("output.txt", "errors.txt")]
-    with paths[0].open("w") as output, paths[1].open("w") as errors:
-        return subprocess.Popen(command, cwd=project, env=environment, stdout=output, stderr=errors)
+def start(project):
+    return start_dayahead(project, "study", "mine", "--format", "csv")
 
 
 def ended(project, process):
     status = process.wait()
-    found = [(project.parent / name).read_text() for name in ("output.txt", "errors.txt")]
-    return status, list(csv.DictReader(StringIO(found[0]))), found[1]
+    output, errors = written(project)
+    return status, list(csv.DictReader(StringIO(output))), errors
 
 
 def experiments(project):
@@ -110,12 +69,7 @@ def test_a_killed_study_goes_on_with_what_is_missing(project, done):
         ("Neighbours (10)", "1"),
     ]
     assert status == 1
-    folder = project / ".dayahead"
-    assert not [
-        each
-        for each in psutil.process_iter(["cwd"])
-        if str(each.info["cwd"]).startswith(str(folder))
-    ]
+    assert working_below(project) == []
     assert git(project, "status", "--porcelain") == ""
 
 

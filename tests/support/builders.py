@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dayahead.config.loading import validated
 from dayahead.config.machine import MachineConfig
@@ -219,6 +220,17 @@ def random_log(seed: int, days: int, sessions_per_day: int = 12, n_items: int = 
     return table.set_column(
         table.column_names.index("shop"), "shop", table["shop"].cast(pa.int64())
     )
+
+
+def days_of(log: pa.Table) -> list[pa.Table]:
+    """The rows of each day, as an export at midnight has them: a source file each."""
+    days = pc.floor_temporal(log[EVENT_TIME], unit="day")
+    files = []
+    for day in sorted(set(days.to_pylist())):
+        rows = log.filter(pc.equal(days, pa.scalar(day, days.type)))
+        numbers = pa.array(range(len(rows)), pa.int64())
+        files.append(rows.set_column(rows.column_names.index(ROW), ROW, numbers))
+    return files
 
 
 RANDOM_LOG_FEATURES = {

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from dayahead.comparison.runs import check_run_names
 from dayahead.config.params import OUTSIDE
-from dayahead.config.sections import Settings
+from dayahead.config.sections import Settings, without_sections
 from dayahead.core.errors import ComparisonError
 from dayahead.tracking.run_lookup import FoundRun, run_of
 from dayahead.tracking.runs import setting_text
@@ -87,11 +87,8 @@ def rows_of(given: Sequence[NamedRuns], into: Path, names: Names = "runs") -> li
 def _effective(run: FoundRun) -> Settings | None:
     if run.settings is None:
         return None
-    return {
-        key: value
-        for key, value in run.settings.items()
-        if key != SEED and key.partition(".")[0] not in WITHOUT_EFFECT
-    }
+    found = without_sections(run.settings, WITHOUT_EFFECT)
+    return {key: value for key, value in found.items() if key != SEED}
 
 
 def _joined(rows: Sequence[Row]) -> list[Row]:

@@ -1,11 +1,13 @@
 """Settings of counting within a window: section `live` of params.yaml."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator
 from pydantic.dataclasses import dataclass
 
+from dayahead.config.baselines import MEMORY
 from dayahead.config.loading import STRICT, Duration
+from dayahead.config.marks import ReadIf, by
 from dayahead.core.durations import microseconds_of
 
 
@@ -21,10 +23,11 @@ def _check_tick(value: int | str) -> int | str:
 class LiveConfig:
     """How `memory` goes on counting clicks between two fits."""
 
+    READ_BY: ClassVar = by(MEMORY)
     tick: Annotated[int | str, AfterValidator(_check_tick)]
     """Time between two counts, such as 10min: clicks count from the next multiple of it since 1970
     on. It divides the windows. 0: memories stand still within a window."""
-    session_gap: Duration
+    session_gap: Annotated[Duration, ReadIf(lambda p: p.live.tick != 0)]
     """A session ends when it has had no click for so long: then its last click counts as one."""
 
     @property

@@ -1,11 +1,13 @@
 """Settings of the architecture `memory`: section `memory` of params.yaml."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
+from dayahead.config.baselines import MEMORY
 from dayahead.config.loading import STRICT, Count, CountOrZero, NonNegative, Positive, SizeOrZero
+from dayahead.config.marks import ReadIf, by
 from dayahead.core.durations import microseconds_of
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -32,6 +34,7 @@ HalfLives = Annotated[
 class MemoryConfig:
     """Memories of clicks, and the head that weighs their evidence."""
 
+    READ_BY: ClassVar = by(MEMORY)
     n_candidates: Annotated[int, Field(ge=1, le=1000)]
     """Items that the head ranks after each session; all others rank below, by popularity."""
     rank_all: bool
@@ -39,7 +42,7 @@ class MemoryConfig:
     head: Literal["mlp", "mixture"]
     """How evidence is joined. mlp: an item's score is a function of its features and of the
     context; mixture: an item's probability is the mean of those that the sources give it."""
-    head_width: SizeOrZero
+    head_width: Annotated[SizeOrZero, ReadIf(lambda p: p.memory.head == "mlp")]
     """mlp: hidden units; 0: a linear head."""
     learning_rate: Positive
     """Of AdamW for the head; it falls to a tenth in each fit."""

@@ -1,12 +1,22 @@
 """Settings of models: sections `model`, `task` and `loss` of params.yaml."""
 
-from dataclasses import replace
-from typing import Annotated, Literal
+from dataclasses import fields, replace
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.baselines import MEMORY, is_baseline
+from dayahead.config.baselines import (
+    MEMORY,
+    NETWORKS_AND_PLUGINS,
+    NOT_BASELINES,
+    REMINDED,
+    LinearConfig,
+    NeighbourConfig,
+    is_baseline,
+)
+from dayahead.config.events import EventsConfig
+from dayahead.config.live import LiveConfig
 from dayahead.config.loading import (
     STRICT,
     Auto,
@@ -18,12 +28,11 @@ from dayahead.config.loading import (
     Size,
     SizeOrZero,
 )
+from dayahead.config.marks import EVERY_MODEL, NETWORKS, ReadIf, by
+from dayahead.config.memory import MemoryConfig
 from dayahead.core.plugins import plugins
 
 Remind = Literal["auto", "none", "score", "boost", "first"]
-FITTED = ("model", "task", "loss", "neighbours", "linear", "memory", "live", "training")
-"""Sections that say how models are fitted, which a challenger or a search may change: the others
-say what is evaluated, on what, and on which machine."""
 SOFTMAXES = ("softmax", "sampled_softmax")
 LOSSES = (*SOFTMAXES, "gbce", "bpr", "bpr_max", "top1", "top1_max")
 LOGITS_MIB, FLOAT32_SOFTMAX_MIB, GPU_SOFTMAX_MIB = 96, 12, 2048
@@ -32,29 +41,35 @@ as large as the item table: on a CPU in float32 within the product, elsewhere in
 In float32 two processes of a CPU share the cache that chunks should fit."""
 NO_NETWORK = "none"
 GRU4REC = "gru4rec"
+_BOOST = ReadIf(lambda p: p.model.remind == "boost")
+_WITH_NEGATIVES = ReadIf(lambda p: p.loss.negatives > 0)
+_SAMPLED = ReadIf(lambda p: p.loss.is_sampled)
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ModelConfig:
     """The architecture and its sizes."""
 
-    architecture: Annotated[str, Field(min_length=1)]
+    READ_BY: ClassVar = NETWORKS
+    setting: ClassVar = "model.architecture"
+    """The setting that names the network, for messages."""
+    architecture: Annotated[str, Field(min_length=1), EVERY_MODEL]
     """gpt2, xlnet, bert, albert, electra, longformer, reformer or any model type of transformers
     that reads `inputs_embeds`; gru, gru4rec, lstm, rnn; avg; or a baseline: popularity,
     own, transitions, cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist; memory; or a
     backbone or a baseline of another package, by the name of its entry point."""
-    network: Annotated[str, Field(min_length=1)]
+    network: Annotated[str, Field(min_length=1), by(MEMORY)]
     """memory: the architecture whose scores are evidence too, any of those before the baselines;
     none: memory alone."""
-    config: FiniteMapping
+    config: Annotated[FiniteMapping, NETWORKS_AND_PLUGINS]
     """Further fields of the transformers configuration, by their names there; the arguments of a
     baseline of another package."""
-    catalogue: Literal["grow", "full"]
+    catalogue: Annotated[Literal["grow", "full"], EVERY_MODEL]
     """Items known at window i: those seen up to it, or every item of the log's kept windows (the
     paper); then a longer log changes all results."""
-    features: tuple[str, ...]
+    features: Annotated[tuple[str, ...], NOT_BASELINES]
     """Side features fed beside the item id, by their names in the data set's file."""
-    past_length: SizeOrZero
+    past_length: Annotated[SizeOrZero, NOT_BASELINES]
     """User's events before the session that networks and memory read (columns bef_...)."""
     d_model: Size
     """Width of the backbone."""
@@ -82,7 +97,7 @@ class ModelConfig:
     """Dropout on the merged inputs, before their projection."""
     swap_noise: Fraction
     """Probability that an input item is replaced by one of the batch; targets are left alone."""
-    unknown_rate: Fraction
+    unknown_rate: Annotated[Fraction, ReadIf(lambda p: p.model.catalogue == "grow")]
     """Probability that an input item added since the last fit is read as unknown in training (with
     catalogue grow): so the model learns what follows an item that it does not know yet."""
     tie_weights: bool
@@ -98,18 +113,18 @@ class ModelConfig:
     (items.vectors), instead of random ones where it has one."""
     freeze_items: bool
     """Keep the item embeddings as they are at the start."""
-    decay: Annotated[float, Field(ge=0, le=1)]
+    decay: Annotated[float, Field(ge=0, le=1), by("transitions", "cooccurrence")]
     """Factor on the counts of `transitions` and `cooccurrence` from fit to fit."""
-    remind: Remind
+    remind: Annotated[Remind, REMINDED]
     """How baselines rank the items of the session itself. first: above all others, the latest ones
     first; score: as any item, those that no session had before below all; none: below all others;
     auto: first where at least 12 % of the sessions fitted on end with an item that they had before,
     none where less than 1 % do, else score, and for popularity score, as `own` puts them first;
     boost: their scores are raised by `remind_weight`.
     Items that the data set's rule for repeats rules out as the next one are never raised."""
-    remind_weight: Positive
+    remind_weight: Annotated[Positive, REMINDED, _BOOST]
     """boost: what is added for the session's last item, where the best item's score is 1."""
-    remind_scale: Positive
+    remind_scale: Annotated[Positive, REMINDED, _BOOST]
     """boost: decay constant of what is added, in events from the session's end."""
 
     @property
@@ -139,7 +154,7 @@ class ModelConfig:
         """Return the settings of the network alone; inside memory gru4rec reads item ids alone."""
         if self.architecture != MEMORY:
             return self
-        alone = replace(self, architecture=self.network)
+        alone = _NetworkOfMemory(**vars(self) | {"architecture": self.network})
         if self.network != GRU4REC:
             return alone
         return replace(alone, features=(), merge="concat", number_dim=0, soft_one_hot=0)
@@ -150,25 +165,40 @@ class ModelConfig:
         return self.item_embedding_dim or self.d_model
 
 
+def _task(*names: str) -> ReadIf:
+    return ReadIf(lambda p: p.task.name in names)
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class _NetworkOfMemory(ModelConfig):
+    setting: ClassVar = "model.network"
+
+
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TaskConfig:
     """The training task."""
 
+    READ_BY: ClassVar = NETWORKS
     name: Literal["clm", "mlm", "plm", "rtd"]
     """clm: the next item, causally; mlm: masked items; plm: items in a random order (XLNet); rtd:
     which items a generator replaced (ELECTRA)."""
-    mlm_probability: Annotated[float, Field(gt=0, lt=1)]
+    mlm_probability: Annotated[float, Field(gt=0, lt=1), _task("mlm", "rtd")]
     """Probability of an item to be masked (mlm, rtd)."""
-    plm_probability: Annotated[float, Field(gt=0, lt=1)]
+    plm_probability: Annotated[float, Field(gt=0, lt=1), _task("plm")]
     """Share of a session's items that are predicted."""
-    plm_max_span: Size
+    plm_max_span: Annotated[Size, _task("plm")]
     """Longest stretch of neighbours predicted together."""
-    rtd_replacements: Literal["batch", "catalogue"]
+    rtd_replacements: Annotated[Literal["batch", "catalogue"], _task("rtd")]
     """What the generator samples from: the items masked in the batch, or all known items."""
-    rtd_generator_weight: Positive
+    rtd_generator_weight: Annotated[Positive, _task("rtd")]
     """Weight of the generator's loss."""
-    rtd_discriminator_weight: Positive
+    rtd_discriminator_weight: Annotated[Positive, _task("rtd")]
     """Weight of the discriminator's loss."""
+
+
+def _loss(name: str) -> ReadIf:
+    """Return the mark of a setting of one loss; those of other packages get the whole section."""
+    return ReadIf(lambda p: p.loss.name == name or p.loss.name not in LOSSES)
 
 
 def _loss_name(name: str) -> str:
@@ -181,6 +211,7 @@ def _loss_name(name: str) -> str:
 class LossConfig:
     """The training loss."""
 
+    READ_BY: ClassVar = NETWORKS
     name: Annotated[str, AfterValidator(_loss_name)]
     """softmax: over all known items; against negatives: sampled_softmax, gbce, bpr, bpr_max, top1,
     top1_max, or a loss of another package, by the name of its entry point."""
@@ -188,20 +219,20 @@ class LossConfig:
     """Scores are divided by it, in training and in evaluation alike."""
     label_smoothing: Fraction
     """Only for softmax and sampled_softmax: pairwise and binary losses have nothing to smooth."""
-    negatives: CountOrZero
+    negatives: Annotated[CountOrZero, _SAMPLED]
     """Items sampled for each step, beside those of the batch."""
-    negatives_of_batch: bool
+    negatives_of_batch: Annotated[bool, _SAMPLED]
     """Whether other targets of the global batch are negatives too."""
-    popularity_exponent: Annotated[float, Field(ge=0, le=1)]
+    popularity_exponent: Annotated[float, Field(ge=0, le=1), _SAMPLED, _WITH_NEGATIVES]
     """Negatives are sampled by (1 + how often they are targets of the sessions fitted on) to this
     power: 0 uniformly, 1 by popularity."""
-    gbce_calibration: Annotated[float, Field(ge=0, le=1)]
+    gbce_calibration: Annotated[float, Field(ge=0, le=1), _loss("gbce")]
     """t of gBCE: 0 is plain binary cross entropy, 1 undoes the sampling (Petrov 2023)."""
-    logq: Annotated[float, Field(ge=0, le=1)]
+    logq: Annotated[float, Field(ge=0, le=1), _loss("sampled_softmax")]
     """Strength of sampled_softmax's correction for how often a negative is expected: 0 none."""
-    bpr_max_regularisation: NonNegative
+    bpr_max_regularisation: Annotated[NonNegative, _loss("bpr_max")]
     """Weight of the score regularization of bpr_max (Hidasi and Karatzoglou 2018)."""
-    elu: NonNegative
+    elu: Annotated[NonNegative, _loss("bpr_max")]
     """bpr_max: scores below 0 become elu * (exp(score) - 1); 0: they stay as they are."""
     logits_budget_mib: Auto | Annotated[int, Field(ge=1, le=1 << 20)]
     """Logits are computed in chunks of this size (or of the item table's, where that is larger) and
@@ -248,3 +279,26 @@ class LossConfig:
     def is_sampled(self) -> bool:
         """Whether a target is compared with negatives instead of all items."""
         return self.name != "softmax"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ModelSections:
+    """The sections that models are built from, of params.yaml or of a saved model's config.json."""
+
+    model: ModelConfig
+    task: TaskConfig
+    loss: LossConfig
+    neighbours: NeighbourConfig
+    linear: LinearConfig
+    memory: MemoryConfig
+    live: LiveConfig
+    events: EventsConfig
+
+    def sections(self) -> dict[str, Any]:
+        """Return each of them by its name."""
+        return {each.name: getattr(self, each.name) for each in fields(ModelSections)}
+
+
+FITTED = (*(each.name for each in fields(ModelSections) if each.name != "events"), "training")
+"""Sections that say how models are fitted, which a challenger or a search may change: the others
+say what is evaluated, on what, and on which machine."""

@@ -5,14 +5,12 @@ No field has a default: a default in code would be a parameter that DVC cannot s
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.baselines import MEMORY, LinearConfig, NeighbourConfig, reads_times
-from dayahead.config.events import EventsConfig
-from dayahead.config.live import LiveConfig
+from dayahead.config.baselines import MEMORY, NETWORKS_AND_PLUGINS, reads_times
 from dayahead.config.loading import (
     STRICT,
     Count,
@@ -26,8 +24,8 @@ from dayahead.config.loading import (
     validated,
 )
 from dayahead.config.machine import ComputeConfig, MachineConfig, ProfileConfig
-from dayahead.config.memory import MemoryConfig
-from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
+from dayahead.config.marks import EVERY_MODEL, NETWORKS, ReadIf
+from dayahead.config.model import ModelSections
 from dayahead.config.nightly import NightlyConfig
 from dayahead.config.sections import flattened
 from dayahead.config.windows import PreprocessConfig, WindowConfig
@@ -39,27 +37,36 @@ OUTSIDE = ("machine", "nightly")
 """Sections that are no part of the study: they change no result."""
 
 
+_WITHOUT_STEPS = ReadIf(lambda p: p.training.steps_per_window is None)
+_SLIDING = ReadIf(lambda p: p.training.protocol == "sliding")
+
+
+def _optimizer(name: str) -> ReadIf:
+    return ReadIf(lambda p: p.training.optimizer == name)
+
+
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TrainingConfig:
     """The protocol over windows and the steps within one."""
 
-    protocol: Literal["incremental", "sliding", "from_scratch"]
+    READ_BY: ClassVar = NETWORKS
+    protocol: Annotated[Literal["incremental", "sliding", "from_scratch"], EVERY_MODEL]
     """incremental: one model is carried on and fitted on each window; sliding: it is fitted on the
     last `history` windows; from_scratch: a fresh model is fitted on all windows so far. Baselines
     count the same windows once. The candidates `seen` are always the items of all windows so
     far."""
-    history: Count
+    history: Annotated[Count, EVERY_MODEL, _SLIDING]
     """Windows that `sliding` fits on, the newest included; fewer at the start of a log."""
-    carry_model: bool
+    carry_model: Annotated[bool, EVERY_MODEL, _SLIDING]
     """Whether `sliding` carries the model on; false: each fit starts from the same fresh model."""
-    carry_optimizer: bool
+    carry_optimizer: Annotated[bool, ReadIf(lambda p: not p.training.starts_afresh)]
     """Whether the optimizer state is carried on too; false: it restarts at each window."""
-    epochs: Annotated[int, Field(ge=1, le=10_000)]
+    epochs: Annotated[int, Field(ge=1, le=10_000), _WITHOUT_STEPS]
     """Epochs of each fit, where `steps_per_window` is null."""
     steps_per_window: Count | None
     """Steps of each fit, whatever the size of the window: epochs are repeated as needed and the
     last one is cut. null: `epochs` decides."""
-    batch_size: Count
+    batch_size: Annotated[Count, NETWORKS_AND_PLUGINS]
     """Sessions per step over all processes together."""
     optimizer: Literal["adamw", "adagrad"]
     """adagrad: with momentum, as GRU4Rec is trained; it needs a higher rate (.05 to .2)."""
@@ -68,20 +75,20 @@ class TrainingConfig:
     schedule: Literal["linear", "constant", "cosine"]
     """Learning rate over a window's steps; it restarts with each window. As transformers'
     get_{linear,constant,cosine}_schedule_with_warmup."""
-    cosine_cycles: Positive
+    cosine_cycles: Annotated[Positive, ReadIf(lambda p: p.training.schedule == "cosine")]
     """Cycles of `cosine` in a window: 0.5 falls to 0 once, 1.5 rises again and falls once more."""
     warmup_steps: CountOrZero
     """Steps of each window in which the learning rate rises from 0."""
-    weight_decay: NonNegative
+    weight_decay: Annotated[NonNegative, _optimizer("adamw")]
     """Of adamw; biases, norms and the mask are not decayed."""
-    momentum: Fraction
+    momentum: Annotated[Fraction, _optimizer("adagrad")]
     """Of adagrad: share of a row's last step that is added to its next one."""
     max_grad_norm: Positive
     """Gradients are clipped to this norm."""
     length_groups: Size
     """Most groups of similar length in which a batch goes through the backbone, to save padding. On
     a CPU most transformers are trained on rows packed with several sessions, and have no groups."""
-    loader: Literal["memory", "nvtabular"]
+    loader: Annotated[Literal["memory", "nvtabular"], EVERY_MODEL]
     """nvtabular streams windows from disk (merlin-dataloader), if they are larger than memory; not
     the times of events, which memory and the baselines of sessions read."""
     precision: Literal["auto", "float32", "bfloat16"]
@@ -89,7 +96,7 @@ class TrainingConfig:
     Scores are always float32, and so are recurrent architectures on a GPU."""
     fit_last: bool
     """Whether the last evaluated window is fitted on too: the model that tomorrow starts from."""
-    seed: Seed
+    seed: Annotated[Seed, EVERY_MODEL]  # it samples the train sessions evaluated, too
     """Of initial weights, order, dropout, masks and negatives."""
 
     def __post_init__(self) -> None:
@@ -167,20 +174,18 @@ class TrackingConfig:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class Params:
-    """The whole of params.yaml."""
+class WindowSections:
+    """What windows are made of."""
 
     dataset: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
     window: WindowConfig
     preprocess: PreprocessConfig
-    model: ModelConfig
-    task: TaskConfig
-    loss: LossConfig
-    neighbours: NeighbourConfig
-    linear: LinearConfig
-    memory: MemoryConfig
-    live: LiveConfig
-    events: EventsConfig
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Params(ModelSections, WindowSections):
+    """The whole of params.yaml; fields of the last base come first, as in the file."""
+
     training: TrainingConfig
     evaluation: EvaluationConfig
     compute: ComputeConfig

@@ -1,6 +1,6 @@
 """Settings by section, as in params.yaml, and by their names: {"model.n_layer": 2, ...}."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 Settings = dict[str, Any]
@@ -35,3 +35,8 @@ def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
 def merged(base: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sections `base` with some settings, given by their names, changed."""
     return nested(flattened(base) | dict(settings))
+
+
+def without_sections(settings: Mapping[str, Any], left_out: Container[str]) -> Settings:
+    """Return settings, given by their names, without those of some sections."""
+    return {key: value for key, value in settings.items() if key.partition(".")[0] not in left_out}

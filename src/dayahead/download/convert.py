@@ -213,7 +213,6 @@ def _raw_batches(source: Source, dataset: DatasetConfig, scratch: Path) -> Itera
         yield kept_rows(generated, dataset.source.where)
         return
     columns = source_columns(dataset)
-    columns |= {column: pa.string() for column in dataset.source.where if column not in columns}
     is_strict = dataset.quality.unreadable == 0
     for raw in raw_files(source.path, source.shown, dataset.source.members, scratch):
         yield from read_batches(raw, dataset.source, columns, is_strict=is_strict)

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from dayahead.core.errors import SourceError
-from dayahead.download.statements import Reading, select
+from dayahead.download.statements import Reading, select, with_text
 from dayahead.download.table import Table, library, opening, reason
 
 ICEBERG = "iceberg://"
@@ -143,8 +143,7 @@ class _Ordered:
     @property
     def schema(self) -> pa.Schema:
         """Columns as they are read."""
-        kinds = {each.name: each.type for each in self.found}
-        return pa.schema(kinds | dict.fromkeys(self._as_text(), pa.string()))
+        return with_text(self.found, self._as_text())
 
     def _as_text(self) -> list[str]:
         return [each.name for each in self.found if pa.types.is_interval(each.type)]

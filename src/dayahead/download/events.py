@@ -61,7 +61,8 @@ def source_columns(dataset: DatasetConfig) -> dict[str, pa.DataType]:
     schema = dataset.event_schema()
     sources = dataset.event_columns().items()
     columns = {column: schema.field(name).type for name, names in sources for column in names}
-    return columns | ({dataset.time.offset: pa.int64()} if dataset.time.offset else {})
+    columns |= {dataset.time.offset: pa.int64()} if dataset.time.offset else {}
+    return columns | {name: pa.string() for name in dataset.source.where if name not in columns}
 
 
 def to_events(

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from dayahead.core.errors import SourceError, UnreachableError
-from dayahead.download.statements import Reading, select
+from dayahead.download.statements import Reading, select, with_text
 from dayahead.download.table import Table, library, opening, reason
 
 SECONDS = 30
@@ -95,10 +95,7 @@ class _Result:
     @property
     def schema(self) -> pa.Schema:
         """Columns as they are read."""
-        text = self._as_text()
-        return pa.schema(
-            [(each.name, pa.string() if each.name in text else each.type) for each in self.found]
-        )
+        return with_text(self.found, self._as_text())
 
     def _as_text(self) -> list[str]:
         kinds = {each.name: (each.metadata or {}).get(b"POSTGRESQL:type") for each in self.found}

@@ -131,8 +131,18 @@ def list_files(urls: Sequence[str], manual: str | None) -> tuple[SourceFile, ...
     return tuple(found.values())
 
 
-def check_url(url: str, shown: str) -> None:
-    """Check that it is unambiguous which part of a URL is secret, also within a message."""
+def shown_url(url: str) -> str:
+    """Return a URL for messages."""
+    return " ".join(public_url(url).split())
+
+
+def checked_url(url: str) -> str:
+    """Return a URL for messages, if it is unambiguous which part of it is secret.
+
+    Raises:
+        SourceError: it is not.
+    """
+    shown = shown_url(url)
     for part in CHAIN.split(url):
         scheme, mark, rest = part.partition("://")
         is_http = scheme.strip().lower() in ("http", "https")
@@ -145,11 +155,11 @@ def check_url(url: str, shown: str) -> None:
                 f"source.urls: {shown}: not a URL: percent-encode blanks, quotes, < and > (%20, "
                 f"%22, %27, %3C, %3E), and in user and password all but letters and digits"
             )
+    return shown
 
 
 def _matches(url: str, advice: str) -> list[SourceFile]:
-    shown = " ".join(public_url(url).split())
-    check_url(url, shown)
+    shown = checked_url(url)
     try:
         fs, path = url_to_fs(url, **(HTTP if re.match(r"https?://", url) else {}))
         files = retry(lambda: [_stat(fs, url, match) for match in _paths(fs, path)], shown)

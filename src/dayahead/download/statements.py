@@ -48,6 +48,12 @@ def select(
     return f"SELECT {shown} FROM {relation} AS q ORDER BY {keys}"  # noqa: S608 - a user's own query
 
 
+def with_text(found: pa.Schema, as_text: Sequence[str]) -> pa.Schema:
+    """Return columns as they are read: some become text."""
+    kinds = {each.name: each.type for each in found}
+    return pa.schema(kinds | dict.fromkeys(as_text, pa.string()))
+
+
 def quoted(name: str) -> str:
     """Return a name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'

@@ -15,7 +15,6 @@ from dayahead.core.columns import EVENT_TIME
 from dayahead.core.errors import SourceError
 from dayahead.core.fingerprints import fingerprint, package_version, sha256_of, source_fingerprint
 from dayahead.core.project import cache_root
-from dayahead.core.redaction import public_url
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.batches import check_columns
 from dayahead.download.convert import ROOMS
@@ -24,7 +23,7 @@ from dayahead.download.duckdb_tables import ICEBERG, open_delta, open_duckdb, op
 from dayahead.download.events import source_columns
 from dayahead.download.nested import check_paths, roots
 from dayahead.download.postgresql import open_postgresql
-from dayahead.download.sources import Source, check_url, recorded_path
+from dayahead.download.sources import Source, checked_url, recorded_path, shown_url
 from dayahead.download.statements import Reading
 from dayahead.download.table import Table
 
@@ -46,14 +45,14 @@ def fetch_tables(dataset: DatasetConfig) -> list[Source]:
     found = [source for url in dataset.source.urls for source in _fetched(url, dataset)]
     if not found:
         raise SourceError(
-            f"{', '.join(map(_shown, dataset.source.urls))}: no row: expected some. Correct "
+            f"{', '.join(map(shown_url, dataset.source.urls))}: no row: expected some. Correct "
             f"source.{'urls' if dataset.source.query is None else 'query'}"
         )
     return found
 
 
 def _fetched(url: str, dataset: DatasetConfig) -> list[Source]:
-    check_url(url, shown := _shown(url))
+    shown = checked_url(url)
     cache = Cache(cache_root() / "downloads")
     cache.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache.folder, prefix=".", suffix=".partial") as name:
@@ -75,10 +74,6 @@ def _fetched(url: str, dataset: DatasetConfig) -> list[Source]:
 
 def _key(prefix: str, version: object) -> str:
     return f"{prefix}-{fingerprint({'version': version})[:16]}"
-
-
-def _shown(url: str) -> str:
-    return " ".join(public_url(url).split())
 
 
 def _prefix(url: str, dataset: DatasetConfig, schema: pa.Schema) -> str:
@@ -108,14 +103,12 @@ def _opened(
 
 
 def _reading(dataset: DatasetConfig, schema: pa.Schema) -> Reading:
-    columns = [*source_columns(dataset), *dataset.source.where]
-    needed = roots(columns, schema.names, dataset.source.explode)
+    needed = roots(source_columns(dataset), schema.names, dataset.source.explode)
     return Reading(needed, dataset.time.column, dataset.source.order)
 
 
 def _write(table: Table, dataset: DatasetConfig, shown: str, folder: Path) -> None:
     source, columns = dataset.source, source_columns(dataset)
-    columns |= {column: pa.string() for column in source.where if column not in columns}
     check_paths(columns, table.schema, source.explode, shown)
     check_columns(dict.fromkeys(source.order, pa.null()), table.schema.names, shown, "source.order")
     reading = _reading(dataset, table.schema)

@@ -12,25 +12,6 @@ EXACT_COUNTS = 2**24
 """From here on, float32 does not hold every integer."""
 
 
-def target_ranks(scores: Float32[Tensor, "B C"], targets: Int[Tensor, "B"]) -> Int[Tensor, "B"]:
-    """Return the rank of each row's target: 1 + |{j != target : s_j >= s_target}|.
-
-    Ties count against the model.
-
-    Args:
-        scores: of the candidates only; the target's score is taken from the same matrix.
-        targets: column of each row's target, -1 where the target is no candidate.
-
-    Returns:
-        int64 ranks: 1 is best, 0 where the target is no candidate (a miss).
-
-    Raises:
-        ScoreError: a score is NaN or infinite, in whichever row.
-    """
-    found = n_at_least(scores, scores_at(scores, targets))
-    return torch.where(targets >= 0, found, 0).long()
-
-
 def scores_at(scores: Float32[Tensor, "B C"], columns: Int[Tensor, "B"]) -> Float32[Tensor, "B"]:
     """Return the score at a column of each row, -inf where the column is -1."""
     if scores.shape[1] == 0:
@@ -41,6 +22,9 @@ def scores_at(scores: Float32[Tensor, "B C"], columns: Int[Tensor, "B"]) -> Floa
 
 def n_at_least(scores: Float32[Tensor, "B C"], score: Float32[Tensor, "B"]) -> Int[Tensor, "B"]:
     """Return for each row the number of candidates with at least a score, int32.
+
+    For the score of a target this is its rank, 1 + |{j != target : s_j >= s_target}|: ties count
+    against the model.
 
     Raises:
         ScoreError: a score is NaN or infinite, in whichever row.

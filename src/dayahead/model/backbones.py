@@ -31,10 +31,6 @@ CELLS: dict[str, type[nn.GRU | nn.LSTM | nn.RNN]] = {
     GRU4REC: nn.GRU,
 }
 RETIRED = ("transfo-xl", "transfoxl", "transformer-xl")
-CURES = {
-    True: "set task.name to mlm, or model.architecture to gpt2, xlnet, bert or gru",
-    False: "set task.name to clm or model.architecture to bert or xlnet",
-}
 N_SPLITS = 16
 """Positions at which the causality check splits a session; all of them in a short one."""
 TOLERANCE = 2e-6
@@ -61,8 +57,8 @@ class Backbone(nn.Module):
         self.network = _checked_network(config, attention == "causal", max_length)
         if attention == "permutation" and config.architecture != "xlnet":
             raise ConfigError(
-                f"model.architecture: {config.architecture} has no query stream, which task.name: "
-                f"plm needs; set model.architecture to xlnet or task.name to mlm"
+                f"{config.setting}: {config.architecture} has no query stream, which task.name: "
+                f"plm needs; set {config.setting} to xlnet or task.name to mlm"
             )
         self._freeze_unused(config.d_model, max_length, attention)
 
@@ -156,14 +152,19 @@ def _checked_network(config: ModelConfig, causal: bool, max_length: int) -> nn.M
     except BUILD_ERRORS as build_error:
         if error is None:
             raise ConfigError(
-                f"model.architecture: {name} cannot be built with d_model {config.d_model}, "
+                f"{config.setting}: {name} cannot be built with d_model {config.d_model}, "
                 f"n_layer {config.n_layer}, n_head {config.n_head} and model.config "
                 f"{config.config}: {build_error}"
             ) from None
     needed = "past only" if causal else "past and the future"
+    cure = (
+        f"mlm, or {config.setting} to gpt2, xlnet, bert or gru"
+        if causal
+        else f"clm or {config.setting} to bert or xlnet"
+    )
     raise ConfigError(
-        f"model.architecture: {name} does not fit the task, which needs a backbone that sees the "
-        f"{needed}: {error}; {CURES[causal]}"
+        f"{config.setting}: {name} does not fit the task, which needs a backbone that sees the "
+        f"{needed}: {error}; set task.name to {cure}"
     )
 
 
@@ -182,7 +183,7 @@ def _networks(config: ModelConfig, causal: bool, max_length: int) -> Iterator[nn
     elif name in plugins("backbone"):
         yield load_plugin("backbone", name)(config, causal=causal, max_length=max_length)
     else:
-        raise ConfigError(f"model.architecture: {_unknown_architecture(name)}")
+        raise ConfigError(f"{config.setting}: {_unknown_architecture(name)}")
 
 
 def _check_gru4rec(config: ModelConfig) -> None:
@@ -200,7 +201,7 @@ def _check_gru4rec(config: ModelConfig) -> None:
             f"params.yaml: model: {GRU4REC} reads item ids alone and scores with the vectors that "
             f"it reads, and found {', '.join(found)}; expected features: [], item_embedding_dim: "
             f"null, feature_norm: false, activation: none, tie_weights: true; correct it, or set "
-            f"model.architecture to gru"
+            f"{config.setting} to gru"
         )
 
 

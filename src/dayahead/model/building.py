@@ -1,27 +1,15 @@
 """Models from settings: networks, memory and baselines, by the name of their architecture."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
-from dayahead.config.baselines import (
-    ALWAYS_FIRST,
-    LINEAR,
-    MEMORY,
-    NEIGHBOURS,
-    SAME_FOR_ALL,
-    LinearConfig,
-    NeighbourConfig,
-)
-from dayahead.config.events import EventsConfig
-from dayahead.config.live import LiveConfig
-from dayahead.config.memory import MemoryConfig
-from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
-from dayahead.core.columns import ITEM_ID
+from dayahead.config.baselines import ALWAYS_FIRST, LINEAR, MEMORY, NEIGHBOURS, SAME_FOR_ALL
+from dayahead.config.model import ModelConfig, ModelSections
 from dayahead.core.errors import ConfigError
 from dayahead.core.plugins import load_plugin
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.memory.settings import MemorySettings
 from dayahead.model.counting import Baseline, Cooccurrence, Transitions
+from dayahead.model.inputs import check_inputs, vocabulary_columns
 from dayahead.model.linear import LinearModel
 from dayahead.model.memory_recommender import MemoryRecommender
 from dayahead.model.model import Model
@@ -30,64 +18,18 @@ from dayahead.model.next_item import NextItemModel
 from dayahead.model.own_items import Reminders
 from dayahead.windows.metadata import Statistics
 
-
-class ModelSettings(Protocol):
-    """Sections of params.yaml, or of a saved model's config.json, that models are built from."""
-
-    @property
-    def model(self) -> ModelConfig:
-        """The architecture and its sizes."""
-
-    @property
-    def task(self) -> TaskConfig:
-        """What a network learns to predict."""
-
-    @property
-    def loss(self) -> LossConfig:
-        """The loss of a network."""
-
-    @property
-    def neighbours(self) -> NeighbourConfig:
-        """Settings of session neighbours."""
-
-    @property
-    def linear(self) -> LinearConfig:
-        """Settings of linear models."""
-
-    @property
-    def memory(self) -> MemoryConfig:
-        """Settings of memory."""
-
-    @property
-    def live(self) -> LiveConfig:
-        """How memory counts within a window."""
-
-    @property
-    def events(self) -> EventsConfig:
-        """What events of each type count for."""
-
-
-def _neighbours(settings: ModelSettings) -> Baseline:
-    return NeighbourModel(settings.neighbours, settings.model.architecture)
-
-
-def _linear(settings: ModelSettings) -> Baseline:
-    return LinearModel(settings.linear, settings.model.architecture)
-
-
-BUILDERS: dict[str, Callable[[ModelSettings], Baseline]] = {
-    "popularity": lambda _: Baseline(),
-    ALWAYS_FIRST: lambda _: Baseline(),
-    "transitions": lambda settings: Transitions(settings.model.decay),
-    "cooccurrence": lambda settings: Cooccurrence(settings.model.decay),
-    **dict.fromkeys(NEIGHBOURS, _neighbours),
-    **dict.fromkeys(LINEAR, _linear),
+BASELINE_CLASSES: dict[str, type[Baseline]] = {
+    SAME_FOR_ALL: Baseline,
+    ALWAYS_FIRST: Baseline,
+    "transitions": Transitions,
+    "cooccurrence": Cooccurrence,
+    **dict.fromkeys(NEIGHBOURS, NeighbourModel),
+    **dict.fromkeys(LINEAR, LinearModel),
 }
-"""Baselines by name; their settings are listed in `config.baselines.READS`."""
 
 
 def build_model(
-    settings: ModelSettings,
+    settings: ModelSections,
     statistics: Statistics,
     sizes: Mapping[str, int],
     seed: int,
@@ -102,16 +44,11 @@ def build_model(
     Raises:
         ConfigError: settings of the inputs contradict each other, or would have no effect.
     """
-    architecture, network = settings.model.architecture, None
-    try:
-        if settings.model.has_network:
-            network = build_network(settings, statistics, sizes, seed, shard)
-    except ConfigError as error:
-        if architecture != MEMORY:
-            raise
-        raise ConfigError(str(error).replace("model.architecture", "model.network")) from None
-    if architecture == MEMORY:
-        return build_memory(settings, statistics, seed, network)
+    network = None
+    if settings.model.has_network:
+        network = build_network(settings, statistics, sizes, seed, shard)
+    if settings.model.architecture == MEMORY:
+        return MemoryRecommender.build(settings, statistics, seed, network)
     if network is not None:
         return network
     baseline = build_baseline(settings)
@@ -120,7 +57,7 @@ def build_model(
 
 
 def build_network(
-    settings: ModelSettings,
+    settings: ModelSections,
     statistics: Statistics,
     sizes: Mapping[str, int],
     seed: int,
@@ -136,7 +73,7 @@ def build_network(
         if name not in categoricals
         for column in feature.columns
     }
-    _check_inputs(config, has_numbers=len(categoricals) < len(features))
+    check_inputs(config, has_numbers=len(categoricals) < len(features))
     return NextItemModel(
         config,
         settings.task,
@@ -149,11 +86,11 @@ def build_network(
     )
 
 
-def build_baseline(settings: ModelSettings) -> Baseline:
+def build_baseline(settings: ModelSections) -> Baseline:
     """Build the baseline of this name."""
     name = settings.model.architecture
-    if name in BUILDERS:
-        return BUILDERS[name](settings)
+    if name in BASELINE_CLASSES:
+        return BASELINE_CLASSES[name].build(settings)
     return _plugin_baseline(name, settings.model.config)
 
 
@@ -181,87 +118,3 @@ def build_reminders(config: ModelConfig, statistics: Statistics) -> Reminders:
         rule = "score"
     repeats = statistics.sessions.repeats
     return Reminders(rule, config.remind_weight, config.remind_scale, repeats)
-
-
-def build_memory(
-    settings: ModelSettings,
-    statistics: Statistics,
-    seed: int,
-    network: NextItemModel | None,
-) -> MemoryRecommender:
-    """Build the architecture `memory`, with a network or without.
-
-    Raises:
-        ConfigError: it is to read a feature that is no category, and no network reads it.
-    """
-    categories = vocabulary_columns(settings.model, statistics)[1:]
-    others = [name for name in settings.model.features if name not in categories]
-    if others and (network is None or not network.config.features):
-        raise ConfigError(
-            f"params.yaml: model.features: {', '.join(others)}: memory reads categorical features "
-            f"only; leave {'it' if len(others) == 1 else 'them'} out, or set model.network to one "
-            f"that reads features, such as gpt2"
-        )
-    live = settings.live
-    of_memory = MemorySettings(
-        config=settings.memory,
-        unit=statistics.window_length,
-        columns=categories,
-        attributes=tuple(n for n in categories if statistics.features[n].of_item),
-        vectors=_vectors_read(settings.memory, statistics),
-        with_network=network is not None,
-        with_past=settings.model.n_past_read > 0,
-        tick=live.tick_microseconds,
-        gap=live.gap_microseconds,
-        min_length=statistics.sessions.min_length,
-        has_weights=settings.events.weights is not None,
-        seed=seed,
-    )
-    return MemoryRecommender(of_memory, network)
-
-
-def _vectors_read(config: MemoryConfig, statistics: Statistics) -> tuple[str, ...]:
-    """Return the names of the items' vectors that memory reads.
-
-    Raises:
-        ConfigError: the data set has no such vector.
-    """
-    known = () if statistics.items is None else tuple(statistics.items.vectors)
-    if config.vectors == "all":
-        return known
-    if unknown := [name for name in config.vectors if name not in known]:
-        raise ConfigError(
-            f"params.yaml: memory.vectors: {', '.join(unknown)} not among items.vectors of the "
-            f"data set ({', '.join(known) or 'it has none'})"
-        )
-    return config.vectors
-
-
-def vocabulary_columns(config: ModelConfig, statistics: Statistics) -> tuple[str, ...]:
-    """Columns for whose vocabularies the model has embeddings, the item id first."""
-    return (ITEM_ID, *(n for n in config.features if statistics.features[n].kind == "categorical"))
-
-
-def _check_inputs(config: ModelConfig, *, has_numbers: bool) -> None:
-    is_elementwise = config.merge == "elementwise"
-    if is_elementwise and not config.features:
-        raise ConfigError(
-            "params.yaml: model.merge: elementwise merges side features, and model.features names "
-            "none; name some, or set model.merge to concat"
-        )
-    if (config.number_dim or config.soft_one_hot) and not has_numbers:
-        raise ConfigError(
-            f"params.yaml: model.number_dim ({config.number_dim}) and model.soft_one_hot "
-            f"({config.soft_one_hot}) encode numeric features, and model.features names none; name "
-            f"one, or set both to 0"
-        )
-    if is_elementwise and config.number_dim not in (0, config.item_dim):
-        raise ConfigError(
-            f"params.yaml: model.number_dim: {config.number_dim}, but with merge: elementwise each "
-            f"vector has the item's size, {config.item_dim}; set model.number_dim to 0"
-        )
-    if config.soft_one_hot and not is_elementwise and config.number_dim == 0:
-        raise ConfigError(
-            f"params.yaml: model.soft_one_hot: {config.soft_one_hot} vectors of size "
-            f"model.number_dim: 0; set model.number_dim above 0, or model.soft_one_hot to 0"
-        )

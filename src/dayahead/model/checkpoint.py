@@ -15,15 +15,8 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass as checked_dataclass
 from torch import Tensor
 
-from dayahead.config.baselines import (
-    LinearConfig,
-    NeighbourConfig,
-)
-from dayahead.config.events import EventsConfig
-from dayahead.config.live import LiveConfig
 from dayahead.config.loading import STRICT, validated
-from dayahead.config.memory import MemoryConfig
-from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
+from dayahead.config.model import ModelSections
 from dayahead.core.columns import (
     FIRST_TIME,
     ID_TYPES,
@@ -36,9 +29,10 @@ from dayahead.core.columns import (
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.core.files import read_json, write_json, write_parquet, written_whole
 from dayahead.core.prefixes import prefixed, with_prefix
-from dayahead.model.building import build_model, vocabulary_columns
+from dayahead.model.building import build_model
 from dayahead.model.content_keys import check_content
 from dayahead.model.embeddings import GrowingEmbedding
+from dayahead.model.inputs import vocabulary_columns
 from dayahead.model.model import Model
 from dayahead.model.size_checks import weights_bounded
 from dayahead.model.state_checks import check_candidates, check_shapes, check_values
@@ -60,22 +54,20 @@ READ_ERRORS = (
 
 
 @checked_dataclass(frozen=True, kw_only=True, config=STRICT)
-class ModelConfigFile:
-    """config.json: all that is needed to build the model again and to encode its input."""
+class FittedOn:
+    """The last window of a fit."""
 
     dataset: str
     window: str
     """The last window fitted."""
     end: int
     """End of that window, microseconds since 1970."""
-    model: ModelConfig
-    task: TaskConfig
-    loss: LossConfig
-    neighbours: NeighbourConfig
-    linear: LinearConfig
-    memory: MemoryConfig
-    live: LiveConfig
-    events: EventsConfig
+
+
+@checked_dataclass(frozen=True, kw_only=True, config=STRICT)
+class ModelConfigFile(ModelSections, FittedOn):
+    """config.json: all that is needed to build the model again and to encode its input."""
+
     seed: int
     sizes: dict[str, int]
     """Size of each vocabulary."""

@@ -255,7 +255,7 @@ def _hf_config(config: ModelConfig, causal: bool, max_length: int) -> Pretrained
         types = [getattr(part, "model_type", "") for part in cls.sub_configs.values()]
         parts = " or ".join(part for part in types if part in CONFIG_MAPPING)
         raise ConfigError(
-            f"model.architecture: {name} is made of several models; name a single one"
+            f"{config.setting}: {name} is made of several models; name a single one"
             f"{f' ({parts})' if parts else ''}"
         )
     defaults = {f.name: f.default for f in dataclasses.fields(cls)}

@@ -10,13 +10,46 @@ from torch import Tensor, nn
 
 from dayahead.config.model import ModelConfig
 from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED, PADDING, UNKNOWN
+from dayahead.core.errors import ConfigError
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.embeddings import GrowingEmbedding
 from dayahead.model.rng import StepRandom, derived_seed
+from dayahead.windows.metadata import Statistics
 
 FEATURE = "feature_"
 """Prefix of a feature's module: `type` and `items` are feature names but no module names."""
 ACTIVATIONS = {"none": nn.Identity, "tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
+
+
+def vocabulary_columns(config: ModelConfig, statistics: Statistics) -> tuple[str, ...]:
+    """Columns for whose vocabularies the model has embeddings, the item id first."""
+    return (ITEM_ID, *(n for n in config.features if statistics.features[n].kind == "categorical"))
+
+
+def check_inputs(config: ModelConfig, *, has_numbers: bool) -> None:
+    """Raise ConfigError where settings of the inputs contradict each other, or have no effect."""
+    is_elementwise = config.merge == "elementwise"
+    if is_elementwise and not config.features:
+        raise ConfigError(
+            "params.yaml: model.merge: elementwise merges side features, and model.features names "
+            "none; name some, or set model.merge to concat"
+        )
+    if (config.number_dim or config.soft_one_hot) and not has_numbers:
+        raise ConfigError(
+            f"params.yaml: model.number_dim ({config.number_dim}) and model.soft_one_hot "
+            f"({config.soft_one_hot}) encode numeric features, and model.features names none; name "
+            f"one, or set both to 0"
+        )
+    if is_elementwise and config.number_dim not in (0, config.item_dim):
+        raise ConfigError(
+            f"params.yaml: model.number_dim: {config.number_dim}, but with merge: elementwise each "
+            f"vector has the item's size, {config.item_dim}; set model.number_dim to 0"
+        )
+    if config.soft_one_hot and not is_elementwise and config.number_dim == 0:
+        raise ConfigError(
+            f"params.yaml: model.soft_one_hot: {config.soft_one_hot} vectors of size "
+            f"model.number_dim: 0; set model.number_dim above 0, or model.soft_one_hot to 0"
+        )
 
 
 def without_later(

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from dayahead.config.memory import MemoryConfig
+from dayahead.config.model import ModelSections
 from dayahead.core.columns import (
     EVENT_TIME,
     IS_PAST,
@@ -17,7 +19,7 @@ from dayahead.core.columns import (
     N_RESERVED,
     WORTH,
 )
-from dayahead.core.errors import ModelFileError
+from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.core.ragged import offsets_of
 from dayahead.memory.clicks import Clicks, Positions
@@ -28,12 +30,14 @@ from dayahead.memory.settings import MemorySettings
 from dayahead.memory.table import DecayedTable
 from dayahead.memory.training import MOMENTS
 from dayahead.memory.window import NetworkScores
+from dayahead.model.inputs import vocabulary_columns
 from dayahead.model.model import CountingModel, Floats, Ints, Padded, PairScorer, associations
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
 from dayahead.model.tasks import is_before
 from dayahead.windows.items import ItemTable
+from dayahead.windows.metadata import Statistics
 
 ROW_KEYS: Limits = (0, 2.0**62)
 """Row keys of tables: they are searched for, not used as indices."""
@@ -65,6 +69,44 @@ class MemoryRecommender(CountingModel):
         self.memory = MemoryModel(settings)
         self._end = 0
         self._new: list[Clicks] = []
+
+    @classmethod
+    def build(
+        cls,
+        settings: ModelSections,
+        statistics: Statistics,
+        seed: int,
+        network: NextItemModel | None,
+    ) -> "MemoryRecommender":
+        """Build the architecture `memory`, with a network or without.
+
+        Raises:
+            ConfigError: it is to read a feature that is no category, and no network reads it.
+        """
+        categories = vocabulary_columns(settings.model, statistics)[1:]
+        others = [name for name in settings.model.features if name not in categories]
+        if others and (network is None or not network.config.features):
+            raise ConfigError(
+                f"params.yaml: model.features: {', '.join(others)}: memory reads categorical "
+                f"features only; leave {'it' if len(others) == 1 else 'them'} out, or set "
+                f"model.network to one that reads features, such as gpt2"
+            )
+        live = settings.live
+        of_memory = MemorySettings(
+            config=settings.memory,
+            unit=statistics.window_length,
+            columns=categories,
+            attributes=tuple(n for n in categories if statistics.features[n].of_item),
+            vectors=_vectors_read(settings.memory, statistics),
+            with_network=network is not None,
+            with_past=settings.model.n_past_read > 0,
+            tick=live.tick_microseconds,
+            gap=live.gap_microseconds,
+            min_length=statistics.sessions.min_length,
+            has_weights=settings.events.weights is not None,
+            seed=seed,
+        )
+        return cls(of_memory, network)
 
     @property
     def network(self) -> NextItemModel | None:
@@ -304,3 +346,20 @@ class MemoryRecommender(CountingModel):
             worth=None if worth is None else worth.astype(np.float64),
             is_target=None if is_target is None else is_target == 1,
         )
+
+
+def _vectors_read(config: MemoryConfig, statistics: Statistics) -> tuple[str, ...]:
+    """Return the names of the items' vectors that memory reads.
+
+    Raises:
+        ConfigError: the data set has no such vector.
+    """
+    known = () if statistics.items is None else tuple(statistics.items.vectors)
+    if config.vectors == "all":
+        return known
+    if unknown := [name for name in config.vectors if name not in known]:
+        raise ConfigError(
+            f"params.yaml: memory.vectors: {', '.join(unknown)} not among items.vectors of the "
+            f"data set ({', '.join(known) or 'it has none'})"
+        )
+    return config.vectors

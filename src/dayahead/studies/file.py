@@ -15,8 +15,7 @@ from dayahead.config.loading import STRICT, Seed, read_yaml, validated
 from dayahead.config.params import checked_params
 from dayahead.config.sections import Settings, flattened, merged
 from dayahead.core.errors import ConfigError
-from dayahead.core.suggestions import did_you_mean
-from dayahead.presets import preset_settings, search_names
+from dayahead.presets import named_file, preset_settings
 
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1)]
 
@@ -71,11 +70,7 @@ def study_path(name: str, folder: Path) -> Path:
     Raises:
         ConfigError: there is none, or its name cannot be that of experiments.
     """
-    path = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
-    if not path.is_file():
-        known = search_names(folder)
-        suggestion = did_you_mean(name, known) or f"expected a file, or one of {', '.join(known)}"
-        raise ConfigError(f"{path}: no such study; {suggestion}")
+    path = named_file(name, folder, "study")
     if not re.fullmatch(r"[A-Za-z0-9_-]+", path.stem):
         raise ConfigError(
             f"{path}: its name is that of experiments; expected letters, digits, - and _ only, "

@@ -1,40 +1,28 @@
 """The runs of a study: DVC experiments in clones of the project, those that are missing."""
 
 import logging
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
 
 from dayahead.comparison.rows import WITHOUT_EFFECT
 from dayahead.config.loading import read_yaml
-from dayahead.config.sections import Settings, flattened
+from dayahead.config.sections import flattened, without_sections
 from dayahead.metrics.metrics import main_metric, mean, metric_names
 from dayahead.studies.file import PlannedRun, planned_runs, study_path
-from dayahead.tune.experiment import Clone, locked, run_git, warn_of_uncommitted
+from dayahead.tune.experiment import (
+    Experiment,
+    locked,
+    prepared_clones,
+    run_git,
+    warn_of_uncommitted,
+)
 
 HOME = Path(".dayahead") / "studies"
 POLL_SECONDS = 1.0
 _log = logging.getLogger(__name__)
-
-
-class Experiment(Protocol):
-    """A running experiment."""
-
-    def poll(self) -> int | None:
-        """Return its exit status, or None while it runs."""
-
-    def values(self, metric: str) -> list[float]:
-        """Return a metric of each window evaluated so far."""
-
-    def stop(self) -> None:
-        """Stop it and wait."""
-
-    def error(self) -> str:
-        """Return one line that says why it failed."""
 
 
 Start = Callable[[int, PlannedRun], Experiment]
@@ -88,15 +76,14 @@ def _made(
     runs: Sequence[PlannedRun], root: Path, home: Path, lock: int, n_jobs: int
 ) -> dict[str, str]:
     """Make runs in clones; return why some failed."""
-    clones = [Clone(root, home / f"clone-{n}", lock) for n in range(min(n_jobs, len(runs)))]
-    for clone in clones:
-        clone.prepare(root / "params.yaml")
-    queue = Queue(
-        list(runs), lambda slot, run: clones[slot].start(run.experiment, run.changed, home), n_jobs
-    )
-    queue.run()
-    for folder in home.glob("clone-*"):
-        shutil.rmtree(folder)
+    n_clones, params = min(n_jobs, len(runs)), root / "params.yaml"
+    with prepared_clones(root, home, lock, n_clones, params) as clones:
+
+        def start(slot: int, run: PlannedRun) -> Experiment:
+            return clones[slot].start(run.experiment, run.changed, home)
+
+        queue = Queue(list(runs), start, n_jobs)
+        queue.run()
     return queue.failures
 
 
@@ -110,14 +97,9 @@ def commit_of(run: PlannedRun, root: Path) -> str | None:
     with TemporaryDirectory() as scratch:
         path = Path(scratch) / "params.yaml"
         path.write_text(run_git(root, "show", f"{commit}:params.yaml"), encoding="utf-8")
-        is_same = _effective(flattened(read_yaml(path))) == _effective(run.settings)
+        found = without_sections(flattened(read_yaml(path)), WITHOUT_EFFECT)
+        is_same = found == without_sections(run.settings, WITHOUT_EFFECT)
     return commit if is_same else None
-
-
-def _effective(settings: Settings) -> Settings:
-    return {
-        key: value for key, value in settings.items() if key.partition(".")[0] not in WITHOUT_EFFECT
-    }
 
 
 @dataclass

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dayahead.config.model import ModelConfig
-from dayahead.model.building import vocabulary_columns
+from dayahead.model.inputs import vocabulary_columns
 from dayahead.windows.folder import Window, WindowFolder
 
 

@@ -188,7 +188,7 @@ def _target_parts(
 
 
 class ShardedRanking:
-    """The ranks of `target_ranks` and the items of `top_columns`, without gathering all scores.
+    """Ranks by `n_at_least` and the items of `top_columns`, without gathering all scores.
 
     Calls are collectives: every process ranks its own Q targets among the scores of all processes.
     `candidates` are catalogue indices, ascending; `n_best` items are returned for each target.

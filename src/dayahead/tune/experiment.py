@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dayahead.core.errors import BusyError, TuneError
 from dayahead.guard import start_guarded
@@ -25,6 +25,22 @@ WAIT_SECONDS = 90.0
 """Seconds to wait for experiments of a killed process, which stop by themselves."""
 _log = logging.getLogger(__name__)
 DVC = (sys.executable, "-m", "dvc")
+
+
+class Experiment(Protocol):
+    """A running experiment."""
+
+    def poll(self) -> int | None:
+        """Return its exit status, or None while it runs."""
+
+    def values(self, metric: str) -> list[float]:
+        """Return a metric of each window evaluated so far."""
+
+    def stop(self) -> None:
+        """Stop it and wait."""
+
+    def error(self) -> str:
+        """Return one line that says why it failed."""
 
 
 @dataclass
@@ -131,6 +147,19 @@ class Clone:
             environment = {**os.environ, **shared}
             process = start_guarded(command, self.folder, environment, output, [self.lock])
         return RunningExperiment(name, self.folder, self.root, process, log)
+
+
+@contextmanager
+def prepared_clones(
+    root: Path, home: Path, lock: int, n_clones: int, params: Path
+) -> Iterator[list[Clone]]:
+    """Prepare clones in `home`, with the settings of a params.yaml; they are removed at the end."""
+    clones = [Clone(root, home / f"clone-{number}", lock) for number in range(n_clones)]
+    for clone in clones:
+        clone.prepare(params)
+    yield clones
+    for folder in home.glob("clone-*"):  # also those of an earlier process with more of them
+        shutil.rmtree(folder)
 
 
 def hold(path: Path) -> int | None:

@@ -25,12 +25,8 @@ from dayahead.core.files import written_whole
 from dayahead.metrics.metrics import metric_names
 from dayahead.presets import options_of
 from dayahead.tracking.searches import SearchRun
-from dayahead.tune.experiment import Clone, locked, warn_of_uncommitted
-from dayahead.tune.space import (
-    SearchFile,
-    checked_space,
-    read_search,
-)
+from dayahead.tune.experiment import locked, prepared_clones, warn_of_uncommitted
+from dayahead.tune.space import SearchFile, checked_space, read_search
 from dayahead.tune.study import (
     EXPERIMENT,
     REFERENCE,
@@ -108,18 +104,14 @@ def search(options: SearchOptions, root: Path) -> Found:
         study = open_study(home.with_suffix(".db"), name, plan)
         record = SearchRun(checked.tracking.experiment, name, _texts(file, common))
         warn_of_uncommitted(root, ("params.yaml", "searches/", "presets/", "dvc.lock"))
-        clones = [Clone(root, home / f"clone-{number}", lock) for number in range(options.n_jobs)]
-        for clone in clones:
-            clone.prepare(params)
-        Search(
-            study,
-            plan,
-            lambda slot, trial, settings: clones[slot].start(trial, settings, home),
-            options.n_jobs,
-            on_trial=lambda trial: _record_trial(record, study, trial, metric),
-        ).run(options.n_trials)
-        for folder in home.glob("clone-*"):
-            shutil.rmtree(folder)
+        with prepared_clones(root, home, lock, options.n_jobs, params) as clones:
+            Search(
+                study,
+                plan,
+                lambda slot, trial, settings: clones[slot].start(trial, settings, home),
+                options.n_jobs,
+                on_trial=lambda trial: _record_trial(record, study, trial, metric),
+            ).run(options.n_trials)
     record.link(f"{name}-current")
     for trial in study.trials:  # again, in case the server was unreachable
         if trial.state.is_finished():

@@ -18,7 +18,7 @@ from dayahead.config.params import Params
 from dayahead.config.sections import Settings, flattened, merged
 from dayahead.core.errors import ConfigError
 from dayahead.core.suggestions import did_you_mean
-from dayahead.presets import search_names
+from dayahead.presets import named_file
 
 Scalar = bool | int | float | str | None
 DIGITS = 6
@@ -117,10 +117,7 @@ def read_search(name: str, folder: Path) -> SearchFile:
     Raises:
         ConfigError: there is none, or it breaks a rule; names each.
     """
-    path = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
-    if not path.is_file():
-        known = ", ".join(search_names(folder))
-        raise ConfigError(f"{path}: no such search space; expected a file, or one of {known}")
+    path = named_file(name, folder, "search space")
     return validated(SearchFile, read_yaml(path), str(path))
 
 

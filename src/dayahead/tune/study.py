@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import optuna
@@ -15,9 +14,10 @@ from optuna.samplers import TPESampler
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from dayahead.config.params import OUTSIDE
-from dayahead.config.sections import Settings
+from dayahead.config.sections import Settings, without_sections
 from dayahead.core.errors import ConfigError, TuneError
 from dayahead.metrics.metrics import mean
+from dayahead.tune.experiment import Experiment
 from dayahead.tune.space import Space
 
 N_RANDOM = 6
@@ -37,22 +37,6 @@ DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 _log = logging.getLogger(__name__)
 
 
-class Experiment(Protocol):
-    """A running experiment."""
-
-    def poll(self) -> int | None:
-        """Return its exit status, or None while it runs."""
-
-    def values(self, metric: str) -> list[float]:
-        """Return a metric of each window evaluated so far."""
-
-    def stop(self) -> None:
-        """Stop it and wait."""
-
-    def error(self) -> str:
-        """Return one line that says why it failed."""
-
-
 Start = Callable[[int, str, Settings], Experiment]
 """Starts an experiment in a slot, with a name and settings."""
 
@@ -67,11 +51,7 @@ class Plan:
 
     def as_json(self) -> str:
         """Return everything that its trials depend on, as JSON."""
-        base = {
-            key: value
-            for key, value in self.space.base.items()
-            if key.partition(".")[0] not in (*OUTSIDE, "tracking")
-        }
+        base = without_sections(self.space.base, (*OUTSIDE, "tracking"))
         parts = {"space": self.space.as_json(), "metric": self.metric, "seed": self.seed}
         return json.dumps({**base, **parts}, sort_keys=True, default=str)
 

@@ -25,7 +25,6 @@ from support.launched_study import (
     errors_in,
     left_in,
     ranks,
-    run_study,
     study_command,
     torchrun_variables,
     wait_for,
@@ -181,22 +180,6 @@ def test_processes_of_a_launcher_start_no_others_and_form_a_group(tmp_path, free
         said = started.said()
     assert started.statuses == [0, 0], said
     assert [each.splitlines()[-1] for each in said] == ["True 3", "False 3"]
-
-
-@pytest.fixture(scope="module")
-def one(tmp_path_factory):
-    """The study on one process."""
-    folder = write_host(tmp_path_factory.mktemp("one"))
-    run_study(folder, 1)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    """The study on two undisturbed processes."""
-    folder = write_host(tmp_path_factory.mktemp("two"))
-    run_study(folder, 2)
-    return folder
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from support.launched_study import (
     errors_in,
     left_in,
     ranks,
-    run_study,
     study_command,
     torchrun_variables,
     wait_for,
@@ -83,30 +82,17 @@ def hosts(tmp_path):
     return [write_host(tmp_path / name) for name in ("a", "b")]
 
 
-@pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    """The study on two processes of one machine."""
-    folder = write_host(tmp_path_factory.mktemp("two"))
-    run_study(folder, 2)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def one(tmp_path_factory):
-    folder = write_host(tmp_path_factory.mktemp("one"))
-    run_study(folder, 1)
-    return folder
+def start_on(machines, hosts, started, timeout=None):
+    """Start a process of the study on each machine."""
+    for rank, folder in enumerate(hosts):
+        command = machines.on(rank, study_command(*([timeout] if timeout else [])))
+        started.start(command, folder, **torchrun_variables(rank, PORT, ADDRESSES[0]))
 
 
 def run_on(machines, hosts):
     """Run the study to its end."""
     with ranks() as started:
-        for rank, folder in enumerate(hosts):
-            started.start(
-                machines.on(rank, study_command()),
-                folder,
-                **torchrun_variables(rank, PORT, ADDRESSES[0]),
-            )
+        start_on(machines, hosts, started)
         said = started.said()
     assert started.statuses == [0, 0], said
     return said
@@ -128,12 +114,7 @@ def test_torchrun_on_two_machines_agrees_with_one_process(machines, hosts, one, 
 
 def test_a_lost_connection_ends_both_and_a_rerun_resumes(machines, hosts, two):
     with ranks() as started:
-        for rank, folder in enumerate(hosts):
-            started.start(
-                machines.on(rank, study_command(5)),
-                folder,
-                **torchrun_variables(rank, PORT, ADDRESSES[0]),
-            )
+        start_on(machines, hosts, started, timeout=5)
         wait_for("2026-01-03", started.processes[0])
         machines.set_link("down")
         start = time.monotonic()
@@ -153,12 +134,7 @@ def test_a_lost_connection_ends_both_and_a_rerun_resumes(machines, hosts, two):
 def test_different_files_are_reported_with_their_machines(machines, hosts):
     (hosts[1] / "windows" / "statistics.json").write_text("{}")
     with ranks() as started:
-        for rank, folder in enumerate(hosts):
-            started.start(
-                machines.on(rank, study_command()),
-                folder,
-                **torchrun_variables(rank, PORT, ADDRESSES[0]),
-            )
+        start_on(machines, hosts, started)
         said = started.said()
     assert started.statuses == [1, 1]
     for each in said:

@@ -7,14 +7,11 @@ from dataclasses import fields
 from functools import cache
 from itertools import product
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from dayahead.config.windows import WindowConfig
 from dayahead.core.cache import recorded_hashes
-from dayahead.core.columns import EVENT_TIME, ROW
 from dayahead.core.errors import DataError
 from dayahead.core.files import read_json, write_json, write_parquet, write_text
 from dayahead.core.fingerprints import sha256_of
@@ -24,6 +21,7 @@ from dayahead.preprocess.stage import LateRowsError
 from support.builders import (
     RANDOM_LOG_FEATURES,
     dataset_config,
+    days_of,
     events,
     machine_config,
     preprocess_config,
@@ -73,24 +71,13 @@ def pairs():
         yield pytest.param(RULES[rules], WINDOWS[window], id=f"{rules}-{window}", marks=marks)
 
 
-def by_day(table):
-    """The rows of each day as an export at midnight has them: a source file each."""
-    days = pc.floor_temporal(table[EVENT_TIME], unit="day")
-    files = []
-    for day in sorted(set(days.to_pylist())):
-        rows = table.filter(pc.equal(days, pa.scalar(day, days.type)))
-        numbers = pa.array(range(len(rows)), pa.int64())
-        files.append(rows.set_column(rows.column_names.index(ROW), ROW, numbers))
-    return files
-
-
 def midnight(n_days):
     return f"2026-01-{1 + n_days:02d}"
 
 
 @pytest.fixture(scope="module")
 def log():
-    return by_day(random_log(seed=11, days=5))
+    return days_of(random_log(seed=11, days=5))
 
 
 @pytest.fixture(scope="module")

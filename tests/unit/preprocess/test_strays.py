@@ -16,6 +16,7 @@ from dayahead.preprocess import stage
 from dayahead.preprocess.stage import LateRowsError
 from support.builders import (
     dataset_config,
+    days_of,
     events,
     machine_config,
     preprocess_config,
@@ -36,17 +37,6 @@ RULES = {
     },
 }
 SPAN = ("2026-01-01", "2026-01-05")
-
-
-def days_of(table):
-    """A source file for each day, as exports at midnight have them."""
-    days = pc.floor_temporal(table[EVENT_TIME], unit="day")
-    found = []
-    for day in sorted(set(days.to_pylist())):
-        rows = table.filter(pc.equal(days, pa.scalar(day, days.type)))
-        numbers = pa.array(range(len(rows)), pa.int64())
-        found.append(rows.set_column(rows.column_names.index(ROW), ROW, numbers))
-    return found
 
 
 def dated(rows, when):

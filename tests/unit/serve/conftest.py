@@ -1,10 +1,16 @@
 """Models fitted on one small window, each once in a session of tests."""
 
+from contextlib import ExitStack
 from functools import cache
 
 import pytest
+from starlette.testclient import TestClient
 
+from dayahead.serve.http import create_app
+from dayahead.serve.limits import Limits
+from dayahead.serve.model_source import ModelSource
 from dayahead.serve.recommender import Recommender
+from dayahead.serve.service import Service
 from support.tiny_settings import train_study
 from support.window_folders import markov_days, write_window_folder
 
@@ -42,3 +48,15 @@ def saved_model(tmp_path_factory):
 def load(saved_model):
     """Recommender of such a model."""
     return cache(lambda *names, **model: Recommender.load(saved_model(*names, **model)))
+
+
+@pytest.fixture
+def client_of():
+    """Open a client of a service of models in a folder; it is closed at the end."""
+    with ExitStack() as stack:
+
+        def open_client(models, *, cold_start="popularity", **limits):
+            service = Service(ModelSource(models), cold_start, 1000, Limits(**limits))
+            return stack.enter_context(TestClient(create_app(service)))
+
+        yield open_client

@@ -16,18 +16,11 @@ JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture
-def serve(saved_model):
-    """Open a client of a service of a model; it is closed at the end."""
-    clients = []
-
-    def serve(*names, cold_start="popularity", **model):
-        service = Service(ModelSource(saved_model(*names, **model)), cold_start, 1000)
-        clients.append(TestClient(create_app(service)))
-        return clients[-1].__enter__()
-
-    yield serve
-    for client in clients:
-        client.__exit__(None, None, None)
+def serve(client_of, saved_model):
+    """Open a client of a model of an architecture, features and settings of `model`."""
+    return lambda *names, cold_start="popularity", **model: client_of(
+        saved_model(*names, **model), cold_start=cold_start
+    )
 
 
 def ask(client, **asked):

@@ -18,18 +18,8 @@ EVENT = {"item_id": 1, "event_time": "2026-01-02T00:00:00Z"}
 
 
 @pytest.fixture
-def serve(saved_model):
-    """Open a client of a service with some limits; it is closed at the end."""
-    clients = []
-
-    def serve(*names, **limits):
-        service = Service(ModelSource(saved_model(*names)), "popularity", 1000, Limits(**limits))
-        clients.append(TestClient(create_app(service)))
-        return clients[-1].__enter__()
-
-    yield serve
-    for client in clients:
-        client.__exit__(None, None, None)
+def serve(client_of, saved_model):
+    return lambda *names, **limits: client_of(saved_model(*names), **limits)
 
 
 def ask(client, *requests):

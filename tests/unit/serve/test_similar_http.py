@@ -1,16 +1,12 @@
 """POST /similar: what `similar` finds, limits, errors, and a model that counts between two fits."""
 
 import pytest
-from starlette.testclient import TestClient
 
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.serve.answers import answer_requests
-from dayahead.serve.http import create_app
-from dayahead.serve.limits import Limits
 from dayahead.serve.messages import Answer, SessionRequest, SimilarAnswer, SimilarRequest
-from dayahead.serve.model_source import LoadedModel, ModelSource
+from dayahead.serve.model_source import LoadedModel
 from dayahead.serve.request import Options
-from dayahead.serve.service import Service
 from dayahead.serve.similar import SimilarItems
 from support.live_services import live_client
 from support.live_windows import WITH_GPT2, spread_sessions
@@ -19,18 +15,8 @@ from support.window_folders import markov_days, write_window_folder
 
 
 @pytest.fixture
-def serve(saved_model):
-    """Open a client of a service of a model; it is closed at the end."""
-    clients = []
-
-    def serve(name="memory", **limits):
-        service = Service(ModelSource(saved_model(name)), "popularity", 1000, Limits(**limits))
-        clients.append(TestClient(create_app(service)))
-        return clients[-1].__enter__()
-
-    yield serve
-    for client in clients:
-        client.__exit__(None, None, None)
+def serve(client_of, saved_model):
+    return lambda name="memory", **limits: client_of(saved_model(name), **limits)
 
 
 def ask(client, **asked):

@@ -1,7 +1,5 @@
 """The runs of a study: which are missing, how many run at a time, and what happens to failures."""
 
-import subprocess
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +12,7 @@ from dayahead.core.errors import TuneError
 from dayahead.studies import runs as module
 from dayahead.studies.file import PlannedRun, planned_runs
 from dayahead.studies.runs import Queue, commit_of
+from support.git_projects import commit_all, git
 from support.project_copy import ROOT, change_params
 from support.results_folders import write_run
 
@@ -106,12 +105,6 @@ def test_an_interrupted_study_stops_what_runs():
     assert not running
 
 
-def git(folder, *arguments):
-    command = ["git", "-c", "user.name=me", "-c", "user.email=me@here", *arguments]
-    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     root = tmp_path / "project"
@@ -120,9 +113,7 @@ def project(tmp_path, monkeypatch):
     (root / "studies" / "mine.yaml").write_text(STUDY)
     (root / "params.yaml").write_text((ROOT / "params.yaml").read_text())
     (root / ".gitignore").write_text(".dayahead\n")
-    git(root, "init", "--quiet")
-    git(root, "add", "--all")
-    git(root, "commit", "--quiet", "-m", "first")
+    commit_all(root)
     monkeypatch.chdir(root)
     monkeypatch.setenv("DVC_ROOT", str(root))
     return root
@@ -181,7 +172,7 @@ def clones(monkeypatch, tmp_path):
                 write_run(self.root / commit, days, None)
             return Pretended(1, status, set())
 
-    monkeypatch.setattr(module, "Clone", Clone)
+    monkeypatch.setattr("dayahead.tune.experiment.Clone", Clone)
     return started
 
 

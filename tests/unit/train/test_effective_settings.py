@@ -4,6 +4,7 @@ import pytest
 
 from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.config.effective_settings import effective_settings
+from dayahead.config.model import FITTED
 from support.memory_models import MEMORY_WITH_GPT2
 from support.other_settings import OTHER
 from support.tiny_settings import merge_sections, tiny_params, train_study
@@ -56,6 +57,10 @@ def test_all_settings_without_effect_together_change_no_weight(windows, tmp_path
         for name, sections in (("one", base), ("other", merge_sections(base, **others)))
     ]
     assert found[0].read_bytes() == found[1].read_bytes()
+
+
+def test_every_section_that_models_are_built_from_says_who_reads_it():
+    assert {*effective_settings(tiny_params())} == {*FITTED, "events"} == {*OTHER}
 
 
 @pytest.mark.parametrize(

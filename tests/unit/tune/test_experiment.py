@@ -8,6 +8,7 @@ import pytest
 
 from dayahead.core.errors import TuneError
 from dayahead.tune.experiment import Clone, RunningExperiment, hold
+from support.git_projects import commit_all, git
 
 DVC_YAML = """stages:
   train:
@@ -32,11 +33,6 @@ if n_layer == 8:
 PARAMS = "model:\n  n_layer: {}\nevaluation:\n  split: {}\n"
 
 
-def git(folder, *arguments):
-    command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project of one stage, committed."""
@@ -46,15 +42,12 @@ def project(tmp_path, monkeypatch):
     root = tmp_path / "project"
     root.mkdir()
     git(root, "init", "--quiet")
-    git(root, "config", "user.name", "me")
-    git(root, "config", "user.email", "me@here")
     subprocess.run(["dvc", "init", "--quiet"], cwd=root, check=True)
     (root / "dvc.yaml").write_text(DVC_YAML)
     (root / "train.py").write_text(TRAIN)
     (root / "params.yaml").write_text(PARAMS.format(1, "test"))
     (root / ".gitignore").write_text("/results\n/.dayahead\n/seen.txt\n")
-    git(root, "add", "--all")
-    git(root, "commit", "--quiet", "-m", "first")
+    commit_all(root)
     return root
 
 

@@ -14,7 +14,6 @@ from dayahead.config.loading import read_yaml
 from dayahead.core.errors import BusyError, ConfigError
 from dayahead.presets import preset_options
 from dayahead.tracking.store import Store
-from dayahead.tune import search as search_module
 from dayahead.tune.experiment import hold
 
 ROOT = Path(__file__).parents[3]
@@ -61,7 +60,7 @@ def project(tmp_path, monkeypatch, empty_database):
     for name in [*os.environ]:
         if name.startswith(("DVC_", "MLFLOW_TRACKING", "DAYAHEAD_ROOT")):
             monkeypatch.delenv(name)
-    monkeypatch.setattr(search_module, "Clone", PretendedClone)
+    monkeypatch.setattr("dayahead.tune.experiment.Clone", PretendedClone)
     monkeypatch.setattr("dayahead.tune.experiment.WAIT_SECONDS", 0)
     monkeypatch.setattr("dayahead.tune.study.Search.pause", 0)
     shutil.copy(ROOT / "params.yaml", tmp_path)
