@@ -218,6 +218,9 @@ def test_the_report_compares_with_the_baselines(page):
     text = text_of(page)
     assert "gpt2 is above popularity in these windows. NDCG@20 is 0.4398 against 0.2419" in text
     assert "higher in 6 of 6. gpt2 is above transitions in these windows." in text
+    assert text.index("recommends the next click among its 20 in 75 of 100 sessions") < text.index(
+        "gpt2 is above"
+    )
     # Recall@10 of a baseline is 3/4 twice, 2/4 three times and 1/4: 0.1250 less. Differences 0, 0,
     # 1/4, 1/4, 0, 1/4 have the error .0503 by three cosines; t of 3 degrees of freedom is 3.182.
     tested = "+0.1250 -0.0350 to +0.2850, higher in 3 of 6"
@@ -265,6 +268,14 @@ def test_the_report_shows_what_a_head_has_learned(folders, page):
     assert "Feature Weight pair.17 -2.125 pair.16 +2.000" in shown
     assert shown.rstrip().endswith("pair.3 -0.375")
     assert "pair.2 +0.250 pair.1 -0.125 pair.0 +0.000" in folded
+
+
+def test_evidence_has_plain_names_beside_those_of_programs(folders):
+    write_evidence(folders[0] / "evidence.csv", {"pair.next.4": 0.5, "own.is_last": -0.25})
+    run(folders)
+    text = text_of(page_of(folders[0]))
+    assert "often clicked right after (half-life 4 windows) pair.next.4 +0.500" in text
+    assert "the session's last click own.is_last -0.250" in text
 
 
 @pytest.mark.parametrize("has_curves", [pytest.param(True, marks=pytest.mark.slow), False])
