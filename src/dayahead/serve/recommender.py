@@ -21,9 +21,9 @@ from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, UN
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.ragged import offsets_of, row_of_each
 from dayahead.features.arrays import ints
+from dayahead.features.input_types import input_types
 from dayahead.features.session_encoder import Arrays, SessionEncoder
 from dayahead.features.vocabulary import KnownValues
-from dayahead.features.workflow import input_types
 from dayahead.model.checkpoint import StoredModel, load_model
 from dayahead.serve.ranking import Asked, Filter, Named, Ranked, RankingModel, rank_sessions
 from dayahead.serve.raw_sessions import RawSessions
