@@ -16,8 +16,8 @@ CHANGED_TAG: Final = "changed"
 # MLflow orders metrics by name, so that MRR would come first.
 _COLUMNS: Final = [
     *(f"metrics.`aod_{metric}_at_20`" for metric in ("ndcg", "recall")),
+    "params.`dataset`",
     f"tags.`{CHANGED_TAG}`",
-    *(f"params.`{name}`" for name in ("dataset", "model.architecture", "training.seed")),
     "tags.`error`",
 ]
 _TITLES: Final = {"ndcg": "NDCG@20", "recall": "Recall@20", "mrr": "MRR@20"}
@@ -26,6 +26,8 @@ _SECTIONS: Final = {
     "settings": "Settings that differ",
     "windows": "Window by window",
 }
+_WIDE: Final = "settings"
+"""The section with one chart in a row."""
 _OTHERS: Final = ("Model metrics", "System metrics")
 """Sections of MLflow's own for all other metrics; folded."""
 
@@ -62,7 +64,10 @@ def _cards() -> list[dict[str, Any]]:
 
 def _sections() -> list[dict[str, Any]]:
     shown: list[dict[str, Any]]
-    shown = [{"uuid": uuid, "name": name, "display": True} for uuid, name in _SECTIONS.items()]
+    shown = [
+        {"uuid": uuid, "name": name, "display": True, "columns": 1 if uuid == _WIDE else 3}
+        for uuid, name in _SECTIONS.items()
+    ]
     folded = [{"uuid": name, "name": name, "display": False} for name in _OTHERS]
     return [{**each, "isReordered": True, "deleted": False} for each in (*shown, *folded)]
 
