@@ -35,9 +35,11 @@ def reasons_of(entry: Entry) -> Reasons:
     failed = [check for check in entry.checks if not check["passed"]]
     if failed:
         found = [(check["guard"], check["why"]) for check in failed]
-        advice = dict.fromkeys(check["advice"] for check in failed if check.get("advice"))
+        given = dict.fromkeys(check["advice"] for check in failed if check.get("advice"))
+        # Some advice is that of other guards with a question before it.
+        advice = [one for one in given if not any(o != one and o.endswith(one) for o in given)]
         n, n_all = len(failed), len(entry.checks)
-        return Reasons(f"{n} of {n_all} guards {entry.kind} it", found, [*advice])
+        return Reasons(f"{n} of {n_all} guards {entry.kind} it", found, advice)
     is_long = entry.kind == "refused" and len(entry.why) > _LONG
     first, *others = entry.why.split("; ") if is_long else [entry.why]
     return Reasons(first, [("", each) for each in others])

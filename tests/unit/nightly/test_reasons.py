@@ -21,6 +21,12 @@ def test_each_guard_that_refused_has_a_line_and_equal_advice_one():
     ]  # fmt: skip
 
 
+def test_advice_that_ends_another_is_given_once():
+    more = {**CHECKS[1], "advice": "is it a bot? look at the log"}
+    reasons = reasons_of(Entry(kind="refused", why="", checks=[CHECKS[0], more]))
+    assert reasons.advice == ["is it a bot? look at the log"]
+
+
 def test_what_has_no_guards_is_cut_only_where_the_data_were_refused_and_it_is_long():
     parts = ["x" * 150, "y" * 150]
     for kind, n_lines in (("refused", 1), ("rolled back", 0)):
