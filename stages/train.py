@@ -30,7 +30,7 @@ def main() -> None:
         run.log_input(params.dataset, study.windows, study.windows / "windows.json")
         warn_of_unread_settings(params)
         metrics = train(study, run.log_window)
-        if params.tracking.log_model and not params.model.features:  # served by ids alone
+        if params.tracking.log_model:
             run.log_model(study.models, Path("src/dayahead/serve/pyfunc.py"))
         run.log_metrics(metrics | train_baselines(study))
         profiled = ["profile"] * bool(params.profile.window)

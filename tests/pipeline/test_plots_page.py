@@ -68,6 +68,21 @@ def test_curves_are_drawn_without_internet(page, name):
     assert labels[0].startswith("2026-01-")
 
 
+def test_the_last_window_and_the_ends_of_the_curve_are_labelled(page):
+    rows = [
+        {"rev": "main", "window": f"2026-01-{day:02}", "ndcg_at_20": 0.2663 + 0.0046 * (day == 9)}
+        for day in range(2, 16)
+    ]
+    found = drawn(page(rows, **of_windows()))
+    labels = re.findall(r'text-anchor="middle">([^<]+)</text>', found)
+    assert labels[:-1] == ["2026-01-03", *(f"2026-01-{day:02}" for day in (6, 9, 12, 15))]
+    heights = re.findall(r'text-anchor="end">([^<]+)</text>', found)
+    assert float(heights[0]) <= 0.2663
+    assert float(heights[-1]) >= 0.2709
+    assert len(heights) in range(4, 9)
+    assert heights == [*dict.fromkeys(heights)]
+
+
 def test_templates_of_dvc_are_drawn_or_listed(page):
     rows = [row | {"step": n} for n, row in enumerate(points("loss"))]
     assert drawn(page(rows, template="scatter", x="step", y="loss")).count("<circle") == 6

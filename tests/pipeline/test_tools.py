@@ -39,7 +39,7 @@ def ui(tmp_path):
 def test_pages_are_served_to_this_machine_alone(ui, tmp_path):
     done = ui(MLFLOW_SERVER_ALLOWED_HOSTS="*", MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE="true")
     lines = done.stdout.splitlines()
-    assert "called: ui --host 127.0.0.1 --port 5050" in lines
+    assert "called: ui --host 127.0.0.1 --port 5050 --workers 1" in lines
     assert {
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false",
         "MLFLOW_ALLOW_PICKLE_DESERIALIZATION=false",

@@ -48,7 +48,7 @@ def test_the_second_clone_trains_nothing_and_then_the_new_window_alone(clones):
     assert output.count("(cached)") == N_DAYS, output
     assert "preprocess: 4 closed windows reused" in output
     assert "fit 2026-01-04: from the cache" in output
-    evaluated = re.findall(r"evaluated (\S+):.*?(, from the cache)?$", output, re.M)
+    evaluated = re.findall(r"window \d.*?: (\S+) ndcg.*?(, from the cache)?$", output, re.M)
     new_windows = [window for window, cached in evaluated if not cached]
     assert new_windows == ["2026-01-05"]
     assert second.n_cached("evaluations") == before + 3

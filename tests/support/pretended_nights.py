@@ -1,6 +1,7 @@
 """Nights of a project whose pipeline is pretended: its files are real, its models are not."""
 
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from functools import cache
@@ -129,12 +130,16 @@ def pretended_night(root, levels=None, faults=0, record=None):
 
 
 def published_tree(root):
-    """Content of nights/ and published/, and what the links name."""
+    """Content of nights/ and published/ without clock times, and what the links name."""
     found = {}
     for path in sorted([*(root / "nights").rglob("*"), *(root / "published").rglob("*")]):
         name = str(path.relative_to(root))
         if path.is_symlink():
             found[name] = str(path.readlink())
+        elif name == "nights/nightly.html":
+            found[name] = re.sub(r"<time datetime.*?</time>", "", path.read_text())
+        elif name == "nights/times.json":
+            found[name] = len(json.loads(path.read_text()))
         elif path.is_file() and "/current/" not in name and "/previous/" not in name:
             found[name] = path.read_bytes()
     return found

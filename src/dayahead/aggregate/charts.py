@@ -71,8 +71,10 @@ _WHOLE: Final = "{x:,.0f}"
 """Format of ticks from a thousand on."""
 _LONG: Final = 20
 """Maximum length of a label in a legend; longer ones are cut at the start."""
-_ROW: Final = 40
+_ROW: Final = 46
 """Characters in a row of a legend."""
+_HANDLE: Final = 4
+"""Characters that fit into the room of a line and of the space beside its label."""
 
 Series = Mapping[str, Sequence[float | None]]
 """Values by label; None leaves a gap."""
@@ -189,7 +191,7 @@ def _legend(axes: Axes, n_labels: int) -> None:
     if n_labels > 1:
         handles, labels = axes.get_legend_handles_labels()
         shown = [label if len(label) <= _LONG else f"...{label[3 - _LONG :]}" for label in labels]
-        n_columns = max(1, min(n_labels, _ROW // max(map(len, shown))))
+        n_columns = max(1, min(n_labels, _ROW // (_HANDLE + max(map(len, shown)))))
         axes.legend(
             handles, shown, loc="lower right", bbox_to_anchor=(1, 1), ncols=n_columns,
             frameon=False, borderaxespad=0, handlelength=1.8, columnspacing=1.4, reverse=True,

@@ -1,12 +1,21 @@
 """The conclusions of the report, as sentences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from dayahead.aggregate.ages import Ageing
 from dayahead.aggregate.findings import Findings
 from dayahead.aggregate.lists import ListAverage
 from dayahead.statistics.differences import BaselineComparison, Difference
 
+PLAIN: Final = {
+    "popularity": "the most popular items",
+    "own": "the session's own items",
+    "transitions": "what is most often clicked after the last item",
+}
+"""What the counting baselines do."""
+_CASES: Final = (100, 1000, 10_000)
+_TWO_DIGITS: Final = 10
 TITLES = {"recall": "Recall", "ndcg": "NDCG", "mrr": "MRR"}
 
 
@@ -32,6 +41,35 @@ def conclusions(findings: Findings) -> Iterator[tuple[str, str]]:
         better, n_windows = baseline.better[findings.metric], findings.summary.n_windows
         figures = f"{own:.4f} against {other:.4f}, higher in {better:,} of {n_windows:,}"
         yield f"{finding}.", f"{title_of(findings.metric)} is {figures}."
+
+
+def plain_answer(findings: Findings, rival: BaselineComparison) -> str:
+    """Say in how many of 100 sessions the next click is among the recommended items.
+
+    Recall at the longest cutoff is this share, beside that of the best of the others.
+    """
+    metric = findings.metric.replace("ndcg", "recall")
+    own, other = findings.summary.aod[metric], rival.aod[metric]
+    of = _base(own, other)
+    types = findings.settings.get("events.targets")
+    is_last = findings.settings.get("evaluation.positions", "last") == "last"
+    target = f"next {' or '.join(types)}" if isinstance(types, Sequence) and types else "next click"
+    among = f"recommends the {target} among its {metric.rpartition('_')[2]}"
+    cases = "sessions" if is_last else "clicks"
+    what = f" ({PLAIN[rival.name]})" if rival.name in PLAIN else ""
+    return (
+        f"{findings.architecture} {among} in {own * of:,.0f} of {of:,} {cases}; {rival.name}{what} "
+        f"in {other * of:,.0f}."
+    )
+
+
+def _base(own: float, other: float) -> int:
+    """Return the number of cases in which two shares differ, with two digits each."""
+    for cases in _CASES:
+        counts = round(own * cases), round(other * cases)
+        if counts[0] != counts[1] and min(counts) >= _TWO_DIGITS:
+            return cases
+    return _CASES[0] if round(max(own, other) * _CASES[0]) else _CASES[-1]
 
 
 def _finding(architecture: str, baseline: BaselineComparison, metric: str) -> str:

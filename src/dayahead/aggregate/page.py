@@ -6,6 +6,7 @@ from dayahead.aggregate.conclusions import (
     age_conclusion,
     conclusions,
     list_conclusion,
+    plain_answer,
     sign_of,
     slice_conclusion,
     title_of,
@@ -15,6 +16,7 @@ from dayahead.aggregate.figures import age_charts, data_charts, metric_charts, t
 from dayahead.aggregate.findings import Findings
 from dayahead.config.changed_settings import changed_settings
 from dayahead.core.phases import idle_seconds
+from dayahead.outputs.evidence_names import plain_name
 from dayahead.statistics.differences import BaselineComparison
 
 _N_SHOWN: Final = 15
@@ -24,7 +26,7 @@ _N_SHOWN: Final = 15
 def render_page(findings: Findings) -> str:
     """Render the report of a run; the same findings give the same text."""
     page = page_environment()
-    page.filters |= {"metric": title_of, "sign": sign_of}
+    page.filters |= {"metric": title_of, "sign": sign_of, "plain": plain_name}
     rival = _rival(findings)
     return page.get_template("page.html.j2").render(
         found=findings,
@@ -32,6 +34,7 @@ def render_page(findings: Findings) -> str:
         summary=findings.summary,
         settings=findings.settings,
         listing=findings.listing,
+        answer=plain_answer(findings, rival),
         conclusions=list(conclusions(findings)),
         slice_conclusion=slice_conclusion(findings, rival),
         age_conclusion=age_conclusion(findings.ageing),

@@ -88,11 +88,32 @@ def _reported(night: "Night", outcome: "Outcome", *, as_json: bool, commit: bool
         print(_promoted(outcome.challenger, commit=True))
         why = f"{outcome.challenger} won and is promoted"
         outcome = replace(outcome, outcome="published", why=why)
-    print(f"{outcome.outcome}: {outcome.why}")
+    for line in _outcome_lines(night, outcome):
+        print(line)
     print(f"serving {outcome.current or 'nothing'}; history: {night.history.page}")
     if as_json:
         print(json.dumps(outcome.as_json()))
     return outcome.status
+
+
+def _outcome_lines(night: "Night", outcome: "Outcome") -> Iterator[str]:
+    """Yield how a night ended, the reasons of a decision, and whether quality rose or fell."""
+    from dayahead.config.params import load_params
+    from dayahead.nightly.quality import quality_of
+    from dayahead.nightly.reasons import reasons_of
+
+    entry, why = outcome.entry, outcome.why
+    if entry is None or not why.endswith(entry.why):
+        yield f"{outcome.outcome}: {why}"
+    else:
+        reasons = reasons_of(entry)
+        yield f"{outcome.outcome}: {why.removesuffix(entry.why)}{reasons.headline}"
+        yield from reasons.lines
+    if entry is not None:
+        config = load_params(night.root / "params.yaml").nightly
+        quality = quality_of(night.history.read(), entry, config.metric, config.windows)
+        if quality is not None:
+            yield str(quality)
 
 
 def project_night() -> "Night":

@@ -149,7 +149,10 @@ def _print_items(
 
 
 def _named(parts: Mapping[str, float]) -> str:
-    strongest = [f"{name} {value:+.2f}" for name, value in islice(parts.items(), N_REASONS)]
+    from dayahead.outputs.evidence_names import plain_parts
+
+    plain = plain_parts(parts).items()
+    strongest = [f"{name} {value:+.2f}" for name, value in islice(plain, N_REASONS)]
     return "\t" + (", ".join(strongest) or "popularity")
 
 

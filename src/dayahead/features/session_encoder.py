@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, ROW, UNKNOWN, VALUE
 from dayahead.core.ragged import offsets_of, row_of_each
 from dayahead.features.arrays import Ints, codes_of, find_repeats, ints
+from dayahead.features.input_types import input_types
 from dayahead.features.operators import floats
 from dayahead.features.vocabulary import KnownValues
 from dayahead.features.workflow import (
     Vocabularies,
     feature_chains,
     input_table,
-    input_types,
 )
 from dayahead.windows.metadata import Statistics
 

@@ -23,9 +23,10 @@ from nvtabular.ops import Clip, FillMissing, Normalize, Operator
 
 from dayahead.config.loading import Device
 from dayahead.core.columns import EVENT_TIME, ID_TYPES, ITEM_ID, TIMESTAMP, VALUE, IdType
-from dayahead.dataset.features import TIME_FEATURES, FeatureConfig
+from dayahead.dataset.features import FeatureConfig
 from dayahead.features.arrays import Ints
 from dayahead.features.chain import Chain
+from dayahead.features.input_types import input_types
 from dayahead.features.operators import (
     LARGEST,
     CyclicTime,
@@ -291,19 +292,6 @@ def encoded_columns(statistics: Statistics) -> dict[str, pa.DataType]:
     for feature in statistics.features.values():
         type_ = pa.int32() if feature.kind == "categorical" else pa.float32()
         types |= dict.fromkeys(feature.columns, type_)
-    return types
-
-
-def input_types(statistics: Statistics) -> dict[str, pa.DataType]:
-    """Types of the workflow's input columns."""
-    types = {ITEM_ID: ID_TYPES[statistics.item_type], EVENT_TIME: pa.int64()}
-    for name, feature in statistics.features.items():
-        if feature.type is not None:
-            types[name] = ID_TYPES[feature.type]
-        elif feature.kind not in TIME_FEATURES:
-            types[name] = pa.float64()
-            if (relative := statistics.category_of(name)) is not None:
-                types[relative[0]] = ID_TYPES[relative[1]]
     return types
 
 

@@ -1,7 +1,8 @@
 """The history of decisions: one line of JSON each, from which all other state follows.
 
 A decision is appended before it is carried out, so a run that was killed in between is completed
-by the next one. No clock time is in it: the same data and settings give the same bytes.
+by the next one. No clock time is in it: the same data and settings give the same bytes. Those are
+in times.json beside it.
 """
 
 import json
@@ -17,6 +18,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from dayahead.config.loading import validated
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.files import encodable, partial_files, read_json, write_json, write_text
+from dayahead.nightly.times import EntryTimes
 
 Kind = Literal[
     "champion", "published", "held", "refused", "skipped", "rolled back", "enrolled", "succession"
@@ -176,6 +178,11 @@ class History:
         return self.folder / "nightly.html"
 
     @property
+    def times(self) -> EntryTimes:
+        """times.json."""
+        return EntryTimes(self.folder / "times.json")
+
+    @property
     def _finished(self) -> Path:
         return self.folder / "finished.json"
 
@@ -200,8 +207,10 @@ class History:
     def append(self, entry: Entry) -> State:
         """Append an entry atomically, after checking that it can be read; return the new state."""
         entries = self.read().entries
-        lines = [json.dumps(encodable(_given(e)), allow_nan=False) for e in (*entries, entry)]
+        lines = lines_of((*entries, entry))
         self._entry(lines[-1].encode(), len(lines))
+        # First: a killed run leaves a time without an entry, which the next one replaces.
+        self.times.record(len(entries), lines[-1])
         write_text(self.path, "".join(f"{line}\n" for line in lines))
         return self.read()
 
@@ -216,7 +225,7 @@ class History:
 
     def remove_partial(self) -> None:
         """Remove files that a killed run has not finished."""
-        for path in (self.path, self.page, self._finished):
+        for path in (self.path, self.page, self.times.path, self._finished):
             for left in partial_files(path):
                 left.unlink()
 
@@ -234,6 +243,11 @@ class History:
     def finish(self) -> None:
         """Record that the newest decision or rollback was carried out to the end."""
         write_json(self._finished, _mark(self.read()))
+
+
+def lines_of(entries: Sequence[Entry]) -> list[str]:
+    """Return the lines of history.jsonl that hold these entries."""
+    return [json.dumps(encodable(_given(each)), allow_nan=False) for each in entries]
 
 
 def _mark(state: State) -> dict[str, object]:

@@ -4,6 +4,7 @@ Every step can be repeated: a decision is in the history before it is carried ou
 call completes what a killed one has left.
 """
 
+import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from dayahead.nightly.served import Outcome, Served
 from dayahead.nightly.succession import Trial, champion_settings
 from dayahead.nightly.trials import run_trials
 from dayahead.windows.folder import Window, WindowFolder
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Night(Served):
             champion = check_champion(self.history.read(), params, adopt=adopt)
             if champion is not None and not dry_run:
                 self.history.append(champion)
+            _log.info("fetching new data, and writing the windows that are complete")
             try:
                 self.pipeline.update_data()
             except RefusedDataError as error:
@@ -89,13 +93,15 @@ class Night(Served):
             return None
         new = _new_windows(state, folder)
         admission, details = _admit(folder, new, state, params)
-        details |= live_details(self.root, folder, newest, state)
-        details |= online_details(self.root, folder, newest)
+        of_log = self.root, folder, newest
+        details |= {**live_details(*of_log, state), **online_details(*of_log)}
         checks, details["champion"] = list(admission.checks), champion
         common = {"window": newest.name, "key": key}
         if any(window.name in admission.refused for window in new):
             return _entry("refused", checks, details=details, **common)
+        _log.info("fitting up to %s; its own evaluation is by the model before", newest.name)
         self.pipeline.train()
+        _log.info("checking the new model with the guards")
         refused = state.refused_windows - {*admission.readmitted, *details["windows"]}
         limits = params.nightly.slow_limits
         accepted = {guard: state.accepted(guard, limit) for guard, limit in limits.items()}
@@ -106,8 +112,7 @@ class Night(Served):
         checks += refresh.checks(self._older_model(state, folder, champion))
         checks.append(_withdrawn_check(name, state))
         kind = "published" if all(check.passed for check in checks) else "held"
-        metrics = refresh.metrics
-        return _entry(kind, checks, details=details, model=name, metrics=metrics, **common)
+        return _entry(kind, checks, details=details, model=name, metrics=refresh.metrics, **common)
 
     def _older_model(self, state: State, folder: WindowFolder, champion: str) -> Path | None:
         """Return the published model, unless the ranks of the newest window are already its own."""
@@ -124,7 +129,8 @@ class Night(Served):
     def _carry_out(self, params: Params, entry: Entry, *, dry_run: bool) -> Outcome:
         if dry_run:
             current, _ = self.history.read().published
-            return Outcome(entry.kind, entry.window, f"dry run: {entry.why}", current)
+            why = f"dry run: {entry.why}"
+            return Outcome(entry.kind, entry.window, why, current, entry=entry)
         if entry.kind == "published":
             # Before the entry is recorded: whatever the history publishes must exist on the disk.
             self.publications.stage(self.root / "models", entry.model)
@@ -141,7 +147,7 @@ class Night(Served):
         entry = Entry(kind="refused", window=window, why=message, key=key)
         last = state.decisions[-1] if state.decisions else None
         if dry_run or (last is not None and last.key == key):
-            return Outcome("refused", window, message, state.published[0])
+            return Outcome("refused", window, message, state.published[0], entry=entry)
         return self._carry_out(params, entry, dry_run=False)
 
     def _skip_dropped(self, folder: WindowFolder) -> None:

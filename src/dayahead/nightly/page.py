@@ -8,16 +8,21 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from dayahead.aggregate.charts import curves
+from dayahead.aggregate.conclusions import title_of
 from dayahead.aggregate.environment import page_environment
 from dayahead.config.nightly import NightlyConfig
 from dayahead.core.files import write_text
 from dayahead.nightly.history import DECISIONS, NO_TICK, Entry, State
 from dayahead.nightly.online import online_lines
+from dayahead.nightly.quality import quality_of
+from dayahead.nightly.reasons import reasons_of
+from dayahead.nightly.times import Clock
 
 N_OPEN: Final = 60
 """Number of nights shown; the others are folded away."""
 N_DRAWN: Final = 90
 """Number of newest windows in the chart."""
+NO_CLOCK: Final = Clock()
 _MARKS: Final = {
     "published": "good",
     "held": "bad",
@@ -27,31 +32,45 @@ _MARKS: Final = {
 }
 
 
-def render_page(path: Path, state: State, config: NightlyConfig, dataset: str) -> None:
-    """Write the page; the same history gives the same bytes."""
+def render_page(
+    path: Path, state: State, config: NightlyConfig, dataset: str, clock: Clock = NO_CLOCK
+) -> None:
+    """Write the page; the same history and clock times give the same bytes."""
     template = page_environment().from_string(
         files(__package__).joinpath("nightly.html.j2").read_text("utf-8")
     )
     current, previous = state.published
-    entries = list(reversed(state.entries))
+    shown = [*reversed([_shown(state, config, clock, n) for n in range(len(state.entries))])]
     text = template.render(
         dataset=dataset,
-        metric=config.metric,
+        metric=title_of(config.metric),
         horizon=config.horizon,
         current=current,
         previous=previous,
         withdrawn=state.withdrawn,
         publication=state.publication(current) if current else None,
         action=state.action,
-        counts={kind: sum(e.kind == kind for e in entries) for kind in DECISIONS},
-        recent=entries[:N_OPEN],
-        older=entries[N_OPEN:],
+        since=clock.since,
+        counts={kind: sum(e.kind == kind for e in state.entries) for kind in DECISIONS},
+        recent=shown[:N_OPEN],
+        older=shown[N_OPEN:],
         marks=_MARKS,
         trials=_trials(state),
         chart=_chart(state, config.metric),
         online_lines=online_lines,
     )
     write_text(path, text)
+
+
+def _shown(state: State, config: NightlyConfig, clock: Clock, position: int) -> dict[str, Any]:
+    """Return what the page says of an entry."""
+    entry = state.entries[position]
+    return {
+        "entry": entry,
+        "at": clock.times.get(position),
+        "reasons": reasons_of(entry),
+        "quality": quality_of(state, entry, config.metric, config.windows),
+    }
 
 
 def _chart(state: State, metric: str) -> Markup | None:

@@ -12,9 +12,10 @@ from dayahead.config.params import Params, load_params
 from dayahead.core.errors import ConfigError
 from dayahead.core.project import cache_root
 from dayahead.core.redaction import redacted
-from dayahead.nightly.history import Entry, History, State
+from dayahead.nightly.history import Entry, History, State, lines_of
 from dayahead.nightly.pipeline import RetryLaterError
 from dayahead.nightly.publication import Publications
+from dayahead.nightly.times import Clock
 
 STATUS = {"published": 0, "nothing new": 0, "rolled back": 0, "held": 3, "refused": 4, "won": 10}
 """Exit status by outcome; `RetryLaterError` exits with 75, any other error with 1."""
@@ -32,6 +33,8 @@ class Outcome:
     """The published model."""
     challenger: str = ""
     """The challenger that won, if any."""
+    entry: Entry | None = field(default=None, repr=False, compare=False)
+    """The decision or rollback, where there is one."""
 
     @property
     def status(self) -> int:
@@ -40,7 +43,9 @@ class Outcome:
 
     def as_json(self) -> dict[str, Any]:
         """Return the last line of `dayahead nightly --json`."""
-        return {**asdict(self), "status": self.status}
+        fields = asdict(self)
+        del fields["entry"]
+        return {**fields, "status": self.status}
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ class Served:
             run_trials(params)
         self.write_page(params)
         self.history.finish()
-        return Outcome(action.kind, action.window, action.why, state.published[0])
+        return Outcome(action.kind, action.window, action.why, state.published[0], entry=action)
 
     def rollback(self, reason: str) -> Outcome:
         """Publish the previous model again; a second call undoes it.
@@ -135,7 +140,10 @@ class Served:
 
         history = self.history
         history.folder.mkdir(exist_ok=True)
-        render_page(history.page, history.read(), params.nightly, params.dataset)
+        state = history.read()
+        times = history.times.of(lines_of(state.entries))
+        clock = Clock(times, self.publications.since("current"))
+        render_page(history.page, state, params.nightly, params.dataset, clock)
 
     def _publish(self, params: Params, state: State) -> None:
         if not state.published[0]:  # a new history keeps what an earlier one has published

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from dayahead.nightly.history import Entry, State
 from dayahead.nightly.publication import Publications
+from dayahead.nightly.reasons import reasons_of
 
 
 def status_lines(state: State, publications: Publications) -> Iterator[str]:
@@ -19,6 +20,8 @@ def status_lines(state: State, publications: Publications) -> Iterator[str]:
     yield f"previous  {previous or 'nothing'}{', whose folder is gone' if is_gone else ''}"
     last = state.decisions[-1] if state.decisions else None
     yield f"decision  {_decision(last, state) if last else 'none yet'}"
+    if last is not None and last.model not in state.withdrawn:
+        yield from reasons_of(last).lines
     for entry in state.entries:
         if entry.kind == "enrolled":
             end = state.of_trial("succession", entry.details["trial"])
@@ -51,4 +54,4 @@ def _decision(last: Entry, state: State) -> str:
     """Describe a decision; if its model was withdrawn since, that instead of passed guards."""
     if last.kind == "published" and last.model in state.withdrawn:
         return f"{last.window} published, and withdrawn since: {state.withdrawn[last.model]}"
-    return f"{last.window} {last.kind}: {last.why}"
+    return f"{last.window} {last.kind}: {reasons_of(last).headline}"

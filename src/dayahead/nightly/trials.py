@@ -47,6 +47,7 @@ def run_trials(
             for name, changed in (*others, *own):
                 # The champion's runs are shared by all trials.
                 if name not in trained:
+                    _log.info("challenger %s: training %s", trial.name, name)
                     trained[name] = pipeline.challenge(name, changed)
             champion = [results, *(trained[name] for name, _ in others)]
             challenger = [trained[name] for name, _ in own]

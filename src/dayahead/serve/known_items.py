@@ -14,9 +14,9 @@ from dayahead.core.columns import EVENT_TIME, ITEM_ID, TIMESTAMP
 from dayahead.core.errors import ConfigError
 from dayahead.core.ragged import offsets_of
 from dayahead.features.arrays import Ints, ints
+from dayahead.features.input_types import input_types
 from dayahead.features.session_encoder import Arrays, SessionEncoder
 from dayahead.features.vocabulary import KnownValues
-from dayahead.features.workflow import input_types
 from dayahead.model.stored_items import StoredItems
 from dayahead.serve.ranking import Available
 from dayahead.serve.raw_sessions import RawSessions

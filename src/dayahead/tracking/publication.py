@@ -60,8 +60,6 @@ def _fields(
     fields["metrics"] = dict(publication.metrics)
     if publication.folder is None or not params.tracking.log_model:
         return fields
-    if params.model.features:  # served by events, not by ids alone
-        return {**fields, "file": run.outbox.add_file(publication.folder)}
     from dayahead.tracking.model_package import package_model  # with MLflow
 
     target = run.outbox.new_folder() / "model"

@@ -11,14 +11,14 @@ _GENERATED = re.compile(r"[a-z]{5}-[a-z]{4}")
 
 
 def run_name(params: Params, experiment: str | None = None) -> str:
-    """Return a name such as `g1 gpt2/clm d128 L2 seed 1`, the same for the same settings.
+    """Return a name such as `gpt2/clm d128 L2 seed 1, g1`, the same for the same settings.
 
-    The name of a DVC experiment is appended where a user gave it one.
+    What differs most comes first, because MLflow's pages cut names at their end. The name of a DVC
+    experiment comes before all where a user gave it one.
     """
-    words = [params.dataset, *_window(params.window), *_model(params)]
-    if experiment and not _GENERATED.fullmatch(experiment):
-        words.append(f"({experiment})")
-    return " ".join(words)
+    is_given = bool(experiment) and not _GENERATED.fullmatch(str(experiment))
+    data = " ".join([params.dataset, *_window(params.window)])
+    return f"{f'{experiment}: ' if is_given else ''}{' '.join(_model(params))}, {data}"
 
 
 def _window(window: WindowConfig) -> list[str]:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dayahead.config.changed_settings import changed_settings
 from dayahead.config.params import Params, flat_settings
 from dayahead.core.errors import DayaheadError, first_line, signal_of, terminable
 from dayahead.core.fingerprints import sha256_of
 from dayahead.core.phases import in_phase
 from dayahead.core.redaction import redacted
+from dayahead.tracking.experiment_view import CHANGED_TAG, changed_text
 from dayahead.tracking.lineage import Lineage, lineage_of, origin_tags
 from dayahead.tracking.outbox import Outbox, never_raising, outbox_for, outboxes
 from dayahead.tracking.run_names import run_name
@@ -115,6 +117,9 @@ def _start_entry(outbox: Outbox, stage: str, params: Params, lineage: Lineage) -
     pipeline_run = next((start["pipeline_run"] for start in siblings if start), uuid.uuid4().hex)
     tags = origin_tags(stage)
     texts = {name: setting_text(value) for name, value in flat_settings(params).items()}
+    changed = [
+        (name, texts[name]) for name in changed_settings(flat_settings(params)) if name in texts
+    ]
     listed = tuple(texts) if lineage.params is None else lineage.params
     return {
         "pipeline_run": pipeline_run,
@@ -123,7 +128,7 @@ def _start_entry(outbox: Outbox, stage: str, params: Params, lineage: Lineage) -
         "sinks": params.tracking.sinks,
         "stage": stage,
         "name": run_name(params, tags.get("dvc.exp_name")),
-        "tags": tags,
+        "tags": tags | {CHANGED_TAG: changed_text(changed)},
         "params": texts,
         "stage_params": {
             key: text

@@ -1,6 +1,5 @@
 """The tracking store: where it is, and its creation by one process at a time."""
 
-import json
 import logging
 import os
 import re
@@ -14,6 +13,7 @@ from mlflow.entities import LifecycleStage
 from dayahead.core.errors import TrackingError
 from dayahead.core.project import project_root
 from dayahead.core.redaction import redacted
+from dayahead.tracking.experiment_view import EXPERIMENT_TAGS, VIEW
 from dayahead.tracking.moved_store import follow_move
 
 # Creating the database logs every migration. An unreachable store is reported once, by the sender.
@@ -37,35 +37,6 @@ for _handler in logging.getLogger("mlflow").handlers:
     _handler.addFilter(_redact)
 
 ARTIFACTS = "mlartifacts"
-VIEW = "dayahead"
-"""Name of the view of the runs that `page_of` opens."""
-_COLUMNS = [
-    *(f"metrics.`aod_{metric}_at_20`" for metric in ("ndcg", "recall", "mrr")),
-    *(f"params.`{name}`" for name in ("dataset", "model.architecture", "model.network")),
-    *(f"params.`{name}`" for name in ("task.name", "training.seed")),
-    "tags.`error`",
-]
-_VIEW_STATE = {
-    "selectedColumns": _COLUMNS,
-    "orderByKey": "attributes.start_time",
-    "orderByAsc": False,
-    "startTime": "ALL",
-    "lifecycleFilter": "Active",
-    "modelVersionFilter": "All Runs",
-    "searchFilter": "",
-    # Show the charts of metrics window by window, and of the averages over windows.
-    "chartsSearchFilter": "^((aod_)?(ndcg|recall|mrr)_at_20|train_loss)$",
-    "datasetsFilter": [],
-    "runsExpanded": {},
-    "runsPinned": [],
-    "runsHidden": [],
-}
-EXPERIMENT_TAGS = {
-    "mlflow.experimentKind": "custom_model_development",
-    "mlflow.experiment.primaryMetric.name": "aod_ndcg_at_20",
-    f"mlflow.sharedViewState.{VIEW}": json.dumps(_VIEW_STATE),
-}
-"""Tags that make MLflow's pages show an experiment as a table of models and metrics, no traces."""
 LOCK_SECONDS = 120
 _RELATIVE_SQLITE = re.compile(r"^(sqlite(?:\+\w+)?:///)(?![/:])(.+)$")
 
@@ -137,7 +108,12 @@ class Store:
             location = artifact_location(self.uri, self.root)
             return str(self.client.create_experiment(name, location, EXPERIMENT_TAGS))
 
-    def page_of(self, experiment: str) -> str:
-        """Return the path of the page with an experiment's runs: columns that matter first."""
-        query = f"workflowType=machine_learning&viewStateShareKey={VIEW}"
+    def page_of(self, experiment: str, *, compared: bool = False) -> str:
+        """Return the path of the page with an experiment's runs.
+
+        It is the table, whose first columns are those that matter, or with `compared` the charts of
+        averages over windows, above the settings that differ.
+        """
+        mode = "&compareRunsMode=CHART" if compared else ""
+        query = f"workflowType=machine_learning{mode}&viewStateShareKey={VIEW}"
         return f"/#/experiments/{self.experiment_id(experiment)}/runs?{query}"

@@ -65,10 +65,15 @@ def _send_until_closed(sink: Sink, outbox: Outbox, closing: threading.Event) -> 
         except Exception as error:  # noqa: BLE001
             is_last = closing.is_set()  # no further attempt once the stage has finished
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            line = first_line(error)
+            why = (
+                line  # it says what to do
+                if isinstance(error, TrackingError)
+                else f"{sink.name} does not answer ({type(error).__name__}: {line})"
+            )
             warn_once(
-                f"{sink.name} does not answer ({type(error).__name__}: "
-                f"{first_line(error)}); the stage continues, its records stay in "
-                f"{outbox.path.parent} and are uploaded by `python -m dayahead track --sync`"
+                f"{why}; the stage continues, its records stay in {outbox.path.parent} and are "
+                f"uploaded by `python -m dayahead track --sync`"
             )
         closing.wait(0 if is_last else pause)
     lock.release()

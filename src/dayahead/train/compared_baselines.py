@@ -10,6 +10,7 @@ from pathlib import Path
 from dayahead.config.baselines import baselines_beside
 from dayahead.core.phases import in_phase
 from dayahead.distributed.launch import run_alone
+from dayahead.metrics.metrics import main_metric
 from dayahead.outputs.ranks_by_window import write_baseline_ranks
 from dayahead.outputs.tables import (
     baseline_path,
@@ -44,7 +45,8 @@ def train_baselines(study: Study) -> dict[str, float]:
         write_baseline_ranks(study.results, architecture, ranks)
         write_windows(baseline_path(study.results, architecture), rows)
         aod = mean_metrics(rows)
-        figures = " ".join(f"{name} {value:.4f}" for name, value in aod.items())
+        main = main_metric(aod)
+        figures = " ".join(f"{m} {aod[m]:.4f}" for m in (main, main.replace("ndcg", "recall")))
         _log.info(f"baseline {architecture}, over the same {len(rows)} windows: {figures}")
         found |= {f"{architecture}_aod_{name}": value for name, value in aod.items()}
     return found

@@ -19,7 +19,7 @@ from dayahead.core.phases import add_rows, phase, read_phases, recorded
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.metrics.lists import Figures
-from dayahead.metrics.metrics import Ranks
+from dayahead.metrics.metrics import Ranks, main_metric
 from dayahead.model.tensor_files import StoredTensor
 from dayahead.outputs.tables import WindowResult
 from dayahead.train.cached_windows import CachedWindows
@@ -87,7 +87,7 @@ def _run_protocol(process: Process, study: Study, on_window: OnWindow | None) ->
             if results is not None and evaluated is not None:
                 result = results.add(evaluated)
                 position = progress.advance(is_cached=is_cached)
-                _log_line(windows[index], result, evaluated.timing, position, is_cached=is_cached)
+                _log.info(log_line(result, position, is_cached=is_cached))
                 if on_window is not None:
                     on_window(_window_record(window, result, evaluated.timing, results.figures))
         # Without fit_last, the last window is only evaluated on.
@@ -123,7 +123,7 @@ class Progress:
         self._last = clock()
 
     def advance(self, *, is_cached: bool) -> str:
-        """Count a window; return for example `window 3 of 14, about 0:02:10 left`."""
+        """Count a window; return for example `window 3 of 14, 0:02:10 left`."""
         now = self.clock()
         self.n_done += 1
         if not is_cached:
@@ -133,7 +133,7 @@ class Progress:
         left = ""
         if n_left and self._seconds:
             seconds = n_left * sum(self._seconds) / len(self._seconds)
-            left = f", about {timedelta(seconds=round(seconds))} left"
+            left = f", {timedelta(seconds=round(seconds))} left"
         return f"window {self.n_done} of {self.n_windows}{left}"
 
 
@@ -274,14 +274,14 @@ def _window_record(
     }
 
 
-def _log_line(
-    fitted: Window, result: WindowResult, timing: Timing, position: str, *, is_cached: bool
-) -> None:
-    loss = "" if result.train_loss is None else f" loss {result.train_loss:.4f}"
-    metrics = " ".join(f"{name} {value:.4f}" for name, value in result.metrics.items())
-    _log.info(
-        f"{position}: fit {fitted.name}{loss} ({timing.fit_sessions_per_second:,.0f} sessions/s), "
-        f"evaluated {result.window}: {result.n_sessions:,} sessions, {metrics} "
-        f"({timing.evaluate_sessions_per_second:,.0f} sessions/s)"
-        f"{', from the cache' if is_cached else ''}"
-    )
+def log_line(result: WindowResult, position: str, *, is_cached: bool) -> str:
+    """Return what the terminal shows of a window: at most 100 columns, where it has not far to go.
+
+    NDCG and recall at the longest cutoff; results/windows.csv and timing.csv have all figures.
+    """
+    main = main_metric(result.metrics)
+    names = (main, main.replace("ndcg", "recall"))
+    metrics = " ".join(f"{name} {result.metrics[name]:.4f}" for name in names)
+    loss = "" if result.train_loss is None else f" loss {result.train_loss:.3f}"
+    cached = ", from the cache" if is_cached else ""
+    return f"{position}: {result.window} {metrics}{loss}{cached}"

@@ -1,5 +1,6 @@
 """A whole search: from its file, by a study and clones of the project, to a preset."""
 
+import logging
 import re
 import shutil
 from collections.abc import Sequence
@@ -46,6 +47,8 @@ OF_TRIALS = {
 MIN_IMPORTANCES = 4
 """Minimum number of trials to compute the importance of settings."""
 N_NAMED = 3
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +107,10 @@ def search(options: SearchOptions, root: Path) -> Found:
         study = open_study(home.with_suffix(".db"), name, plan)
         record = SearchRun(checked.tracking.experiment, name, _texts(file, common))
         warn_of_uncommitted(root, ("params.yaml", "searches/", "presets/", "dvc.lock"))
+        _log.info(
+            f"study {name}: {options.n_trials} trials for the highest {metric} on valid; their "
+            f"output is in {home}"
+        )
         with prepared_clones(root, home, lock, options.n_jobs, params) as clones:
             Search(
                 study,

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,8 @@ class Search:
 
     def _run_reference(self) -> None:
         """Evaluate the current settings, which do not count as a trial."""
+        _log.info("current settings: running, to compare the trials with")
+        started = time.monotonic()
         experiment = self.start(0, f"{self.name}-current", {})
         try:
             while (status := experiment.poll()) is None:
@@ -108,7 +111,10 @@ class Search:
             experiment.stop()
         if status:
             raise TuneError(f"the current settings fail: {experiment.error()}")
-        self.study.set_user_attr(REFERENCE, mean(experiment.values(self.plan.metric)))
+        aod = mean(experiment.values(self.plan.metric))
+        took = timedelta(seconds=round(time.monotonic() - started))
+        _log.info(f"current settings: {self.plan.metric} {aod:.4f}, took {took}")
+        self.study.set_user_attr(REFERENCE, aod)
 
     def _interrupted(self) -> list[FrozenTrial]:
         """Return the trials that were running when an earlier process ended."""
@@ -140,6 +146,7 @@ class Search:
             name = f"{self.name}-{trial.number}"
             trial.set_user_attr(SETTINGS, settings)
             trial.set_user_attr(EXPERIMENT, name)
+            _log.info(f"trial {trial.number}: started: {_named(settings)}")
             self.running[slot] = trial, self.start(slot, name, settings)
 
     def _look(self) -> None:
@@ -222,11 +229,14 @@ def best_trial(study: optuna.Study, last: int | None = None) -> FrozenTrial | No
 
 def trial_line(study: optuna.Study, trial: FrozenTrial, metric: str) -> str:
     """Return a line about a trial that has ended."""
-    best, settings = best_trial(study), trial.user_attrs[SETTINGS]
-    named = " ".join(f"{key}={value}" for key, value in settings.items())
+    best, named = best_trial(study), _named(trial.user_attrs[SETTINGS])
     if trial.state == TrialState.FAIL:
         return f"trial {trial.number}: failed: {trial.user_attrs[ERROR]} ({named})"
     n_windows = len(trial.intermediate_values)
     ended = f", pruned after {n_windows} windows" if trial.state == TrialState.PRUNED else ""
     best_so_far = "" if best is None else f", best {best.value:.4f} (trial {best.number})"
     return f"trial {trial.number}: {metric} {trial.value:.4f}{ended}{best_so_far}: {named}"
+
+
+def _named(settings: Settings) -> str:
+    return " ".join(f"{key}={value}" for key, value in settings.items())

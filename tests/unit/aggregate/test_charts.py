@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dayahead.aggregate.charts import age_curves, curves
+from dayahead.aggregate.charts import age_curves, curves, fit_curves
 
 
 def labels(windows):
@@ -55,6 +55,17 @@ def test_long_names_leave_room_for_the_chart():
     svg = curves("x", windows, {"y": values}, beside=names)  # matplotlib warns where it has none
     assert svg.count("/end</text>") == 4
     assert ">0/" not in svg
+
+
+def test_the_legend_of_five_fits_is_not_cut():
+    curve = [(1, 3.0), (2, 2.0)]
+    for window in ("2026-01-{:02}", "2026-01-01T{:02}00"):
+        svg = fit_curves("steps", {window.format(number): curve for number in range(1, 6)})
+        width = float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1])
+        texts = re.findall(r'x="([-\d.]+)" y="[^"]*" transform="[^"]*">(2026[^<]+)<', svg)
+        assert len(texts) == 5
+        for x, text in texts:
+            assert 0 <= float(x) <= width - 5 * len(text)
 
 
 def minutes(n, step):

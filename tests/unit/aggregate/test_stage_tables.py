@@ -6,6 +6,7 @@ import pytest
 
 from dayahead.aggregate.findings import Folders
 from dayahead.aggregate.stage import aggregate
+from dayahead.outputs.tables import write_evidence
 from support.results_folders import CUTOFFS, write_listing, write_lists, write_results
 
 SETTINGS = {
@@ -59,3 +60,18 @@ def test_the_report_says_what_the_lists_show(tmp_path):
     assert "lists of 10 show 40.0 % of the items" in page
     assert "Pairs that differ in brand&lt;i&gt; (diversity)" in page
     assert json.loads((results / "lists.json").read_text())["aod"] == pytest.approx(figures)
+
+
+def test_evidence_has_plain_names_above_those_of_programs(tmp_path):
+    folders = write_folders(tmp_path)
+    write_evidence(folders.results / "evidence.csv", {"pair.next.4": 0.5, "mine.weather": -0.25})
+    page = (run(folders) / "report.html").read_text()
+    named = "often clicked right after (half-life 4 windows)"
+    assert f'<th scope="row">{named}<span class="under">pair.next.4</span></th>' in page
+    assert '<th scope="row">mine.weather</th>' in page
+
+
+def test_the_result_begins_in_plain_words(tmp_path):
+    page = (run(write_folders(tmp_path)) / "report.html").read_text()
+    answer, _, _ = page.partition("gpt2 is above popularity")
+    assert "gpt2 recommends the next click among its 20 in 75 of 100 sessions" in answer

@@ -1,5 +1,6 @@
 """The command `recommend`: which ids it takes, and what it says of those it does not know."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -107,11 +108,11 @@ def test_reasons_are_named_and_the_strongest_come_first(memory):
     rows = [line.split("\t") for line in CliRunner().invoke(app, options).stdout.splitlines()]
     assert len(rows) == 4
     for _, _, reasons in rows:
-        named = dict(reason.split(" ") for reason in reasons.split(", "))
+        named = dict(re.findall(r"(\w.*?) ([+-]\d+\.\d\d)(?:, |$)", reasons))
         assert len(named) == 3
         sizes = [abs(float(value)) for value in named.values()]
         assert sizes == sorted(sizes, reverse=True)
-        assert all("." in name for name in named)
+        assert not any("." in name for name in named)
 
 
 def test_reasons_add_up_to_the_lead_over_the_mean_candidate(memory):

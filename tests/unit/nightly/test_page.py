@@ -59,11 +59,18 @@ def test_it_opens_with_what_is_served(tmp_path):
     assert "Newest decision held window 2026-01-03" in text
 
 
-def test_a_guard_that_refuses_is_open_says_why_and_comes_first(tmp_path):
+def test_a_guard_that_refuses_says_why_and_what_to_do_before_the_folded_table(tmp_path):
     page = rendered(tmp_path, night(1), night(2, "held", checks=CHECKS[::-1]))
-    assert "<details open>" in page
-    assert "fell &lt;far&gt;" in page
-    assert page.index("max_fall") < page.index("withdrawn")
+    shown, _, table = page.partition("<details>")
+    assert "<li><code>max_fall</code> fell &lt;far&gt;</li>" in shown
+    assert "What to do: look</p>" in shown
+    assert table.index("max_fall") < table.index("withdrawn")
+
+
+def test_each_night_says_whether_quality_rose_or_fell(tmp_path):
+    text = visible(rendered(tmp_path, night(1), night(4), night(5)))
+    assert "@5 0.0400: 300.0% up from 2026-01-01 model-4" in text
+    assert "@5 0.0500: 25.0% up from 2026-01-04 and 100.0% above the median of the 2" in text
 
 
 def test_trials_show_no_interim_result_and_a_winner_waits(tmp_path):

@@ -7,17 +7,17 @@ from dayahead.tracking.run_names import run_name
 from support.tiny_settings import tiny_params
 
 EXAMPLES = {
-    "tiny gpt2/clm d128 L2 seed 1": {"model": {"d_model": 128, "n_layer": 2}},
-    "tiny bert/mlm d16 L1 seed 7": {
+    "gpt2/clm d128 L2 seed 1, tiny": {"model": {"d_model": 128, "n_layer": 2}},
+    "bert/mlm d16 L1 seed 7, tiny": {
         "model": {"architecture": "bert"},
         "task": {"name": "mlm"},
         "training": {"seed": 7},
     },
-    "tiny memory+gru/clm d16 L1 seed 1": {"model": {"architecture": "memory", "network": "gru"}},
-    "tiny memory seed 1": {"model": {"architecture": "memory"}},
-    "tiny vsknn": {"model": {"architecture": "vsknn"}},
-    "tiny hour popularity": {"window": {"unit": "hour"}, "model": {"architecture": "popularity"}},
-    "tiny 15-minute slist": {
+    "memory+gru/clm d16 L1 seed 1, tiny": {"model": {"architecture": "memory", "network": "gru"}},
+    "memory seed 1, tiny": {"model": {"architecture": "memory"}},
+    "vsknn, tiny": {"model": {"architecture": "vsknn"}},
+    "popularity, tiny hour": {"window": {"unit": "hour"}, "model": {"architecture": "popularity"}},
+    "slist, tiny 15-minute": {
         "window": {"unit": "minute", "length": 15},
         "model": {"architecture": "slist"},
     },
@@ -30,11 +30,11 @@ def test_a_run_is_named_by_what_it_is(name):
 
 
 @pytest.mark.parametrize(
-    ("experiment", "suffix"),
-    [("lofty-sail", ""), (None, ""), ("", ""), ("wider", " (wider)"), ("try-2", " (try-2)")],
+    ("experiment", "prefix"),
+    [("lofty-sail", ""), (None, ""), ("", ""), ("wider", "wider: "), ("try-2", "try-2: ")],
 )
-def test_an_experiment_is_named_where_its_user_named_it(experiment, suffix):
-    assert run_name(tiny_params(), experiment) == f"tiny gpt2/clm d16 L1 seed 1{suffix}"
+def test_an_experiment_is_named_first_where_its_user_named_it(experiment, prefix):
+    assert run_name(tiny_params(), experiment) == f"{prefix}gpt2/clm d16 L1 seed 1, tiny"
 
 
 SETTINGS = st.fixed_dictionaries(

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from mlflow import MlflowException
 
+from dayahead.tracking.experiment_view import EXPERIMENT_TAGS
 from dayahead.tracking.model_package import package_model
 from dayahead.tracking.outbox import outboxes, warn_once
 from dayahead.tracking.runs import PACKAGE, stage_run
@@ -88,11 +89,45 @@ def test_an_experiment_opens_in_the_view_of_model_training(store):
     assert tags["mlflow.experimentKind"] == "custom_model_development"
     assert tags[PRIMARY] == "aod_mrr_at_20"
     assert older == store.experiment_id("older")
-    view = json.loads(tags["mlflow.sharedViewState.dayahead"])
-    assert view["selectedColumns"][0] == "metrics.`aod_ndcg_at_20`"
-    assert store.page_of("older") == (
-        f"/#/experiments/{older}/runs?workflowType=machine_learning&viewStateShareKey=dayahead"
+    page = f"/#/experiments/{older}/runs?workflowType=machine_learning"
+    assert store.page_of("older") == f"{page}&viewStateShareKey=comparison"
+    assert store.page_of("older", compared=True) == (
+        f"{page}&compareRunsMode=CHART&viewStateShareKey=comparison"
     )
+
+
+def test_the_view_compares_averages_in_order_then_the_settings_that_differ():
+    view = json.loads(EXPERIMENT_TAGS["mlflow.sharedViewState.comparison"])
+    assert view["selectedColumns"][:2] == ["metrics.`aod_ndcg_at_20`", "metrics.`aod_recall_at_20`"]
+    assert "tags.`changed`" in view["selectedColumns"]
+    cards = view["compareRunCharts"]
+    assert [card.get("metricKey") for card in cards[:4]] == [
+        "aod_ndcg_at_20", "aod_recall_at_20", "aod_mrr_at_20", None,
+    ]  # fmt: skip
+    assert (cards[3]["type"], cards[3]["showDifferencesOnly"]) == ("DIFFERENCE", True)
+    shown = [each["uuid"] for each in view["compareRunSections"] if each["display"]]
+    assert [*dict.fromkeys(card["metricSectionId"] for card in cards)] == shown
+
+
+def test_the_settings_that_differ_from_the_defaults_are_a_column(store, project, params):
+    changed = replace(params, training=replace(params.training, seed=7))
+    for name, given in (("download", params), ("train", changed)):
+        with stage_run(name, given):
+            pass
+    runs = runs_of(store)
+    assert runs["download"][0].data.tags["changed"] == "defaults"
+    assert runs["train"][0].data.tags["changed"] == "seed=7"
+
+
+def test_a_stage_whose_experiment_was_deleted_says_how_to_get_it_back(store, params, caplog):
+    number = store.experiment_id("dayahead")
+    store.client.delete_experiment(number)
+    with stage_run("train", params):
+        pass
+    [line] = [each for each in caplog.messages if "deleted" in each]
+    assert f"restore it by `mlflow experiments restore --experiment-id {number}`" in line
+    assert "the stage continues" in line
+    assert "does not answer" not in line
 
 
 def test_the_block_may_raise_and_exit(project, params):
@@ -220,6 +255,7 @@ set_model(Echo())
 def model(cold_project):
     (cold_project / "models").mkdir()
     (cold_project / "models/word.txt").write_text("item ")
+    (cold_project / "models/config.json").write_text('{"model": {"features": []}}')
     (cold_project / "echo.py").write_text(CODE)
     return cold_project / "models", cold_project / "echo.py"
 

@@ -40,7 +40,7 @@ def test_baselines_are_those_of_runs_of_their_own(windows, tmp_path, caplog):
     found = train_baselines(tiny_study(windows, tmp_path / "gru", GRU))
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == len(COMPARED)
-    assert lines[-1].startswith("baseline transitions, over the same 3 windows: recall_at_1 0.")
+    assert lines[-1].startswith("baseline transitions, over the same 3 windows: ndcg_at_5 0.")
     tables = baselines_in(tmp_path / "gru")
     assert list(tables) == sorted(COMPARED)
     for name, rows in tables.items():

@@ -3,6 +3,7 @@
 import csv
 import filecmp
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -13,8 +14,8 @@ from dayahead.config.baselines import BASELINES, MEMORY, TIMED
 from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.core.files import write_parquet
 from dayahead.model.checkpoint import load_model
-from dayahead.outputs.tables import read_ranks, read_windows
-from dayahead.train.stage import Progress
+from dayahead.outputs.tables import WindowResult, read_ranks, read_windows
+from dayahead.train.stage import Progress, log_line
 from dayahead.windows.folder import window_path
 from support.outputs import without_times
 from support.tiny_settings import evaluated_windows, ranks_of, train_study
@@ -237,9 +238,22 @@ def test_progress_says_which_window_and_how_long_the_rest_takes():
     times = iter([0.0, 1.0, 61.0, 181.0, 190.0])
     progress = Progress(4, lambda: next(times))
     assert progress.advance(is_cached=True) == "window 1 of 4"
-    assert progress.advance(is_cached=False) == "window 2 of 4, about 0:02:00 left"
-    assert progress.advance(is_cached=False) == "window 3 of 4, about 0:01:30 left"
+    assert progress.advance(is_cached=False) == "window 2 of 4, 0:02:00 left"
+    assert progress.advance(is_cached=False) == "window 3 of 4, 0:01:30 left"
     assert progress.advance(is_cached=False) == "window 4 of 4"
+
+
+def test_the_line_of_a_window_fits_a_terminal():
+    names = ("recall_at_10", "recall_at_20", "ndcg_at_10", "ndcg_at_20", "mrr_at_10", "mrr_at_20")
+    metrics = {name: number / 10 for number, name in enumerate(names)}
+    result = WindowResult("2026-01-04T13", 1620, 0.1, metrics, 3.40351, {})
+    line = log_line(result, "window 100 of 999, 10:02:00 left", is_cached=False)
+    assert line.endswith(": 2026-01-04T13 ndcg_at_20 0.3000 recall_at_20 0.1000 loss 3.404")
+    assert len(line) <= 100
+    counted = replace(result, train_loss=None)
+    assert log_line(counted, "window 1 of 2", is_cached=True) == (
+        "window 1 of 2: 2026-01-04T13 ndcg_at_20 0.3000 recall_at_20 0.1000, from the cache"
+    )
 
 
 def test_timing_has_the_size_of_the_state_that_the_next_fit_starts_from(windows, tmp_path):

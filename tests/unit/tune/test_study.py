@@ -119,6 +119,18 @@ def test_the_current_settings_are_measured_once_and_are_no_trial(tmp_path, plan)
     assert search.study.user_attrs["reference"] == pytest.approx(1 / (1 + 0.047 / 0.003) + 0.015)
 
 
+def test_a_search_speaks_before_anything_has_ended(tmp_path, plan, caplog):
+    with caplog.at_level("INFO"), pytest.raises(Killed):
+        search_of(tmp_path / "s.db", plan, kill_at=0).run(2)
+    assert caplog.messages == ["current settings: running, to compare the trials with"]
+    caplog.clear()
+    with caplog.at_level("INFO"), pytest.raises(Killed):
+        search_of(tmp_path / "s.db", plan, kill_at=1).run(2)
+    current, started = caplog.messages[1:]
+    assert current == "current settings: ndcg_at_20 0.0750, took 0:00:00"
+    assert started.startswith("trial 0: started: training.learning_rate=")
+
+
 @pytest.mark.parametrize(
     "kill_at", [5, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1, 2, 8))]
 )

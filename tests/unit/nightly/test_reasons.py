@@ -1,0 +1,43 @@
+"""The reasons of a decision as a person reads them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayahead.nightly.history import Entry
+from dayahead.nightly.reasons import WIDTH, reasons_of
+
+CHECKS = [
+    {"guard": "max_fall", "passed": False, "why": "fell by 60 %", "advice": "look at the log"},
+    {"guard": "max_top_item", "passed": False, "why": "one item", "advice": "look at the log"},
+    {"guard": "withdrawn", "passed": True, "why": "not rolled back before"},
+]
+
+
+def test_each_guard_that_refused_has_a_line_and_equal_advice_one():
+    reasons = reasons_of(Entry(kind="held", why="all of it in one line", checks=CHECKS))
+    assert reasons.headline == "2 of 3 guards held it"
+    assert [*reasons.lines] == [
+        "  max_fall: fell by 60 %", "  max_top_item: one item", "  what to do: look at the log",
+    ]  # fmt: skip
+
+
+def test_advice_that_ends_another_is_given_once():
+    more = {**CHECKS[1], "advice": "is it a bot? look at the log"}
+    reasons = reasons_of(Entry(kind="refused", why="", checks=[CHECKS[0], more]))
+    assert reasons.advice == ["is it a bot? look at the log"]
+
+
+def test_what_has_no_guards_is_cut_only_where_the_data_were_refused_and_it_is_long():
+    parts = ["x" * 150, "y" * 150]
+    for kind, n_lines in (("refused", 1), ("rolled back", 0)):
+        reasons = reasons_of(Entry(kind=kind, why="; ".join(parts)))
+        assert len([*reasons.lines]) == n_lines
+    assert reasons_of(Entry(kind="refused", why="a; b")).headline == "a; b"
+
+
+@given(why=st.lists(st.text("abc", min_size=1, max_size=60), max_size=60).map(" ".join))
+def test_no_word_is_lost_and_no_line_is_wider_than_the_terminal(why):
+    check = {"guard": "g", "passed": False, "why": why}
+    lines = [*reasons_of(Entry(kind="held", why="", checks=[check])).lines]
+    assert " ".join(lines).split() == ["g:", *why.split()]
+    assert all(len(line) <= WIDTH for line in lines)
