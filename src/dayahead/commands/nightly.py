@@ -88,7 +88,9 @@ def _reported(night: "Night", outcome: "Outcome", *, as_json: bool, commit: bool
         print(_promoted(outcome.challenger, commit=True))
         why = f"{outcome.challenger} won and is promoted"
         outcome = replace(outcome, outcome="published", why=why)
-    print(f"{outcome.outcome}: {outcome.why}")
+    window = f"{outcome.window}: " if outcome.outcome == "published" else ""
+    still_open = f"; {outcome.open}" if outcome.open else ""
+    print(f"{outcome.outcome}: {window}{outcome.why}{still_open}")
     print(f"serving {outcome.current or 'nothing'}; history: {night.history.page}")
     if as_json:
         print(json.dumps(outcome.as_json()))

@@ -341,15 +341,25 @@ def load_dataset(name: str, folder: Path = Path("datasets")) -> DatasetConfig:
 
 
 def _with_environment(raw: object, path: Path) -> object:
-    """Replace ${oc.env:NAME} in source.urls, the only setting that may depend on it."""
+    """Replace ${oc.env:NAME} in source.urls and time.complete_until, which alone may have it."""
     if not isinstance(raw, dict):
         raise ConfigError(f"{path}: expected a mapping of settings, found {type(raw).__name__}")
-    source = raw.get("source")
-    if not isinstance(source, dict) or not isinstance(source.get("urls"), list):
-        return raw
+    source, time = raw.get("source"), raw.get("time")
+    filled = dict(raw)
+    if isinstance(source, dict) and isinstance(source.get("urls"), list):
+        where, manual = f"{path}: source.urls", source.get("manual")
+        filled["source"] = source | {"urls": _resolved(source["urls"], where, manual)}
+    if isinstance(time, dict) and isinstance(time.get("complete_until"), str):
+        [until] = _resolved([time["complete_until"]], f"{path}: time.complete_until")
+        filled["time"] = time | {"complete_until": until}
+    return filled
+
+
+def _resolved(texts: Sequence[object], where: str, advice: str | None = None) -> Sequence[object]:
     try:
-        urls = OmegaConf.to_container(OmegaConf.create(source["urls"]), resolve=True)
+        found = OmegaConf.to_container(OmegaConf.create(list(texts)), resolve=True)
     except OmegaConfBaseException as error:
-        advice = source.get("manual") or "set the variable and try again"
-        raise ConfigError(f"{path}: source.urls: {str(error).splitlines()[0]}; {advice}") from None
-    return {**raw, "source": {**source, "urls": urls}}
+        advice = advice or "set the variable and try again"
+        raise ConfigError(f"{where}: {str(error).splitlines()[0]}; {advice}") from None
+    assert isinstance(found, list)
+    return found

@@ -32,6 +32,8 @@ class Outcome:
     """The published model."""
     challenger: str = ""
     """The challenger that won, if any."""
+    open: str = ""
+    """The newest window, if it is not complete, and why."""
 
     @property
     def status(self) -> int:
