@@ -56,8 +56,7 @@ def nightly(
         is_more = dry_run or adopt or (commit if status else as_json)
         if (promote is not None) == status or is_more:
             raise ConfigError(
-                "nightly: --status is used alone or with --json, and --promote NAME alone or with "
-                "--commit"
+                "nightly: --status goes alone or with --json, --promote NAME alone or with --commit"
             )
         if promote is None:
             print(_status(as_json=as_json))

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
+from dayahead.config.architectures import NO_NETWORK, known_architecture, known_network
 from dayahead.config.baselines import MEMORY, is_baseline
 from dayahead.config.loading import (
     STRICT,
@@ -30,7 +31,6 @@ LOGITS_MIB, FLOAT32_SOFTMAX_MIB, GPU_SOFTMAX_MIB = 96, 12, 2048
 """What `logits_budget_mib: auto` is; and for the full softmax, where each chunk adds to a gradient
 as large as the item table: on a CPU in float32 within the product, elsewhere in further passes.
 In float32 two processes of a CPU share the cache that chunks should fit."""
-NO_NETWORK = "none"
 GRU4REC = "gru4rec"
 
 
@@ -38,12 +38,12 @@ GRU4REC = "gru4rec"
 class ModelConfig:
     """The architecture and its sizes."""
 
-    architecture: Annotated[str, Field(min_length=1)]
+    architecture: Annotated[str, AfterValidator(known_architecture)]
     """gpt2, xlnet, bert, albert, electra, longformer, reformer or any model type of transformers
-    that reads `inputs_embeds`; gru, gru4rec, lstm, rnn; avg; or a baseline: popularity,
+    that reads `inputs_embeds`; gru, gru4rec, lstm, rnn; ligr; avg; or a baseline: popularity,
     own, transitions, cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist; memory; or a
     backbone or a baseline of another package, by the name of its entry point."""
-    network: Annotated[str, Field(min_length=1)]
+    network: Annotated[str, AfterValidator(known_network)]
     """memory: the architecture whose scores are evidence too, any of those before the baselines;
     none: memory alone."""
     config: FiniteMapping

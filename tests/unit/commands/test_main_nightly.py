@@ -194,10 +194,10 @@ def status():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--promote", "a", "--json"), "used alone"),
-        (("--status", "--commit"), "used alone"),
-        (("--promote", "a", "--status"), "used alone"),
-        (("--promote", "a", "--adopt"), "used alone"),
+        (("--promote", "a", "--json"), "goes alone"),
+        (("--status", "--commit"), "goes alone"),
+        (("--promote", "a", "--status"), "goes alone"),
+        (("--promote", "a", "--adopt"), "goes alone"),
         (("--dry-run", "--commit"), "leave out --commit"),
     ],
 )
