@@ -59,7 +59,7 @@ def _unknown(name: str) -> str:
 
 @cache
 def _is_type_of_transformers(name: str) -> bool:
-    """Return whether there is such a type; most have a folder of their name, which is found fast."""
+    """Return whether there is such a type; most have a folder of their name."""
     package = find_spec("transformers")
     folders = package.submodule_search_locations if package else None
     if folders and re.fullmatch(r"[\w-]{1,100}", name):
@@ -70,7 +70,7 @@ def _is_type_of_transformers(name: str) -> bool:
 
 
 def _types() -> Collection[str]:
-    """Return the names of all types of transformers, which is imported with torch, for seconds."""
+    """Return the names of all types; to import transformers, and with it torch, takes seconds."""
     from transformers import CONFIG_MAPPING
 
-    return CONFIG_MAPPING
+    return frozenset(CONFIG_MAPPING)
