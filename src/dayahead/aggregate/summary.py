@@ -71,6 +71,6 @@ def experiment_summary(params: Params, folder: Path) -> str | None:
     found = summarize_run(params, folder)
     steps = f"make experiments; dayahead compare HEAD {name}"
     if Path(project).resolve() == folder.resolve():
-        return found.text(f"{steps}; git add params.yaml dvc.lock datasets, and commit")
+        return found.text(f"{steps}; git add params.yaml dvc.lock datasets; git commit")
     report = f"after dvc exp apply {name}, {Path(project) / 'results' / 'report.html'}"
     return found.text(steps).replace(str(found.report), report)
