@@ -135,8 +135,11 @@ class ModelConfig:
         return 0 if is_baseline(self.architecture) else self.past_length
 
     def of_network(self) -> "ModelConfig":
-        """Return the settings of the network alone; inside memory gru4rec reads item ids alone."""
-        if self.architecture != MEMORY:
+        """Return the settings of the network alone, if memory has one.
+
+        Inside memory gru4rec reads item ids alone.
+        """
+        if self.architecture != MEMORY or not self.has_network:
             return self
         alone = replace(self, architecture=self.network)
         if self.network != GRU4REC:
