@@ -14,12 +14,12 @@ from dataclasses import replace
 
 import torch
 
+from dayahead.config.baselines import NAMED_TRANSFORMERS, OWN_NETWORKS
 from dayahead.config.params import Params
 from dayahead.core.columns import ITEM_ID
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
-from dayahead.model.backbones import NAMED_TRANSFORMERS, WITHOUT_ATTENTION
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import LoadedBatches, shuffled_rows
 from dayahead.train.trainers import GradientTrainer
@@ -30,7 +30,7 @@ N_ITEMS = 5_000
 BATCH = 128
 LENGTH = 20
 ROUNDS = 15
-NAMES = (*NAMED_TRANSFORMERS, *WITHOUT_ATTENTION, "llama", "qwen3", "modernbert", "mamba")
+NAMES = (*NAMED_TRANSFORMERS, *OWN_NETWORKS, "llama", "qwen3", "modernbert", "mamba")
 
 
 def backbone_step(model: NextItemModel) -> Work:

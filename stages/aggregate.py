@@ -1,5 +1,6 @@
 """DVC stage `aggregate`: average over the windows, write the report."""
 
+import logging
 from pathlib import Path
 
 from dayahead.core.errors import exit_with_message
@@ -10,10 +11,12 @@ def main() -> None:
     from dayahead.core.project import stage_lock
     from dayahead.tracking.runs import stage_run
 
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     params = load_params()
     with stage_lock("aggregate"), stage_run("aggregate", params) as run:
         from dayahead.aggregate.findings import Folders
         from dayahead.aggregate.stage import aggregate
+        from dayahead.aggregate.summary import experiment_summary
 
         folders = Folders(Path("results"), Path("data/windows"), Path("data/raw"))
         run.log_input(params.dataset, folders.windows, folders.windows / "windows.json")
@@ -23,6 +26,8 @@ def main() -> None:
         run.log_metrics(aod | found.ageing.figures)
         for name in ("aod.json", "lists.json", "segments.csv", "staleness.csv", "report.html"):
             run.log_artifact(folders.results / name, "results")
+    if (text := experiment_summary(params, Path.cwd())) is not None:
+        logging.getLogger("dayahead").info("\n%s\n", text)
 
 
 if __name__ == "__main__":

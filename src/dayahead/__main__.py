@@ -28,8 +28,11 @@ with exit_with_message():
     from dayahead.commands.table import table
     from dayahead.commands.track import track
     from dayahead.commands.tune import tune
+    from dayahead.commands.version import dayahead
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+
+app.callback()(dayahead)
 for _verb in (
     *(
         recommend,

@@ -58,8 +58,14 @@ def preset_settings(name: str, folder: Path) -> Settings:
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():
-        known = ", ".join(preset_names(folder))
-        raise ConfigError(f"{path}: no such preset; expected one of {known}")
+        known = preset_names(folder)
+        close = did_you_mean(name, known)
+        found = (
+            f"{close} `dayahead preset` lists all"
+            if close
+            else f"expected one of {', '.join(known)}"
+        )
+        raise ConfigError(f"{path}: no such preset; {found}")
     return flattened(read_yaml(path))
 
 

@@ -79,6 +79,7 @@ SLOW_IMPORTS = [
         ROOT / "src" / "dayahead" / name
         for name in (
             "__init__.py",
+            "config/architectures.py",
             "nightly/served.py",
             "serve/pyfunc.py",
             "tracking/publication.py",

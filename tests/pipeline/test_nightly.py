@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from dayahead.nightly.history import History
@@ -142,3 +144,25 @@ def test_rollback_serves_the_model_before(shop):
     clone, _ = shop
     clone.run("python -m dayahead rollback --reason tried")
     assert serving(clone).startswith("2026-01-06-")
+
+
+def test_files_of_whole_days_are_used_the_night_they_come(tmp_path):
+    """And a corrected file is all that a refused day takes."""
+    (tmp_path / "all").mkdir()
+    (tmp_path / "logs").mkdir()
+    clone = Clone(tmp_path / "project", tmp_path / "logs")
+    make_shop(clone, SHOP | {"nightly": {"challengers": {}}})
+    file = clone.folder / "datasets" / "shop.yaml"
+    file.write_text(file.read_text().replace("time:\n", "time:\n  complete_until: yesterday\n"))
+    days = write_log(tmp_path / "all", FIRST + 1)
+    deliver(clone, *days[:FIRST])
+    assert night(clone) == ("published", "2026-01-05")
+    log = pq.read_table(days[FIRST])
+    renumbered = pc.add(log["item_id"], 100_000)
+    position = log.column_names.index("item_id")
+    wrong = log.set_column(position, "item_id", renumbered)
+    pq.write_table(wrong, tmp_path / "logs" / days[FIRST].name)
+    assert night(clone) == ("refused", "2026-01-06")
+    assert serving(clone).startswith("2026-01-05-")
+    deliver(clone, days[FIRST])
+    assert night(clone) == ("published", "2026-01-06")

@@ -4,20 +4,20 @@ import pytest
 
 NAMED = (
     *("gpt2", "xlnet", "bert", "albert", "electra", "longformer", "reformer"),
-    *("gru", "gru4rec", "lstm", "rnn", "avg"),
+    *("gru", "gru4rec", "lstm", "rnn", "avg", "ligr"),
 )
 OTHER_TRANSFORMERS = (
     *("llama", "qwen3", "modernbert", "mamba", "distilbert", "roberta", "opt", "gpt_neox"),
     *("t5", "bart"),
 )
-FAST = ("gpt2", "xlnet", "bert", "electra", "gru", "gru4rec", "qwen3")
+FAST = ("gpt2", "xlnet", "bert", "electra", "gru", "gru4rec", "ligr", "qwen3")
 """In the fast suite; tests of the other architectures are marked slow."""
 BIDIRECTIONAL = (
     *("xlnet", "bert", "albert", "electra", "longformer", "reformer"),
     *("modernbert", "distilbert", "roberta", "t5", "bart"),
 )
 NEVER_CAUSAL = ("longformer",)
-WITHOUT_WEIGHTS = ("longformer", "gru", "gru4rec", "lstm", "rnn", "avg", "mamba")
+WITHOUT_WEIGHTS = ("longformer", "gru", "gru4rec", "lstm", "rnn", "avg", "ligr", "mamba")
 """Without attention weights between events."""
 
 PAIRS = [

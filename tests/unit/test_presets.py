@@ -1,5 +1,6 @@
 """Presets: one for every row of the paper's tables; all fit settings and data set."""
 
+import re
 import shutil
 from functools import cache
 from pathlib import Path
@@ -9,6 +10,7 @@ from dvc.utils.hydra import apply_overrides
 from typer.testing import CliRunner
 
 from dayahead.__main__ import app
+from dayahead.config.architectures import RECIPES
 from dayahead.config.params import load_params
 from dayahead.core.errors import ConfigError
 from dayahead.dataset.schema import load_dataset
@@ -37,6 +39,7 @@ ABLATIONS = {
     )
 }  # fmt: skip
 LIVE = {"live/ten-minutes"}
+MODELS = {f"models/{name}" for name in RECIPES}
 
 
 def options_of(name):
@@ -49,14 +52,14 @@ def test_every_row_of_the_papers_tables_has_a_preset():
     data_sets = ("rees46", "yoochoose", "g1", "adressa")
     wanted |= {f"{name}/{row}" for name in data_sets for row in OTHERS}
     wanted |= {"g1/memory", "diginetica/gru4rec-bpr-max"}
-    assert set(NAMES) == wanted | ABLATIONS | TUNED | LIVE
+    assert set(NAMES) == wanted | ABLATIONS | TUNED | LIVE | MODELS
     assert len(wanted) == 67
 
 
 def test_every_preset_fits_the_settings_and_the_data_set(monkeypatch):
     monkeypatch.setenv("DAYAHEAD_DATA", "/data")
     data_set = cache(lambda name: load_dataset(name, ROOT / "datasets"))
-    for name in set(NAMES) - ABLATIONS - LIVE:
+    for name in set(NAMES) - ABLATIONS - LIVE - MODELS:
         options = options_of(name)
         assert not any(" " in option for option in options), name
         values = dict(option.removeprefix("-S").split("=", 1) for option in options)
@@ -137,9 +140,19 @@ def test_a_preset_that_does_not_fit_is_an_error(tmp_path, text, message):
         preset_options("mine/row", tmp_path, ROOT / "params.yaml")
 
 
-def test_the_error_for_an_unknown_preset_names_the_known():
-    with pytest.raises(ConfigError, match=r"no such preset; expected one of .*g1/gpt2-clm"):
-        options_of("g1/gpt3")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "models/sasrek",
+            "no such preset; did you mean models/sasrec or models/gsasrec? `",
+        ),
+        ("x", "no such preset; expected one of ablations/end-to-end, "),
+    ],
+)
+def test_the_error_for_an_unknown_preset_names_those_like_it_or_all(name, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        options_of(name)
 
 
 def test_the_command_lists_presets_from_any_folder_of_the_project(tmp_path, monkeypatch):

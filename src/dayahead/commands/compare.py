@@ -1,9 +1,11 @@
 """`dayahead compare`: a paired test between two settings."""
 
+import json
 from typing import Annotated
 
 import typer
 
+from dayahead.commands.agreement import warn_of_disagreement
 from dayahead.commands.completion import complete_runs
 from dayahead.config.params import load_params
 from dayahead.core.project import project_root
@@ -26,11 +28,17 @@ def compare(
             metavar="B1,B2,...", help="Runs of the other.", autocompletion=complete_runs
         ),
     ],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Test which of two settings is better; windows are the unit, runs differ in their seeds."""
     from dayahead.comparison.runs import compare_runs
-    from dayahead.comparison.summary import summarize
+    from dayahead.comparison.summary import json_of, summarize
 
     cutoffs = load_params(project_root() / "params.yaml").evaluation.cutoffs
     comparison = compare_runs(runs_a.split(","), runs_b.split(","), cutoffs)
-    print(summarize(comparison, runs_a, runs_b))
+    if as_json:
+        print(json.dumps(json_of(comparison, runs_a, runs_b)))
+    else:
+        print(summarize(comparison, runs_a, runs_b))
+    warn_of_disagreement()

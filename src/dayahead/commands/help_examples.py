@@ -29,7 +29,7 @@ EXAMPLES = {
     "compare": (
         "dayahead compare HEAD small",
         "dayahead compare A1,A2,A3 B1,B2,B3",
-        "dayahead compare results ../other-clone/results",
+        "dayahead compare results ../other-clone/results --json",
     ),
     "table": (
         "dayahead table HEAD small --names settings",
@@ -57,12 +57,12 @@ EXAMPLES = {
     "nightly": (
         "dayahead nightly",
         "dayahead nightly --dry-run --json",
-        "dayahead nightly --status",
+        "dayahead nightly --status --json",
         "30 2 * * * cd /srv/shop && .venv/bin/dayahead nightly  # crontab",
     ),
     "rollback": ("dayahead rollback --reason 'complaints about search'",),
     "online": ("dayahead online", "dayahead online --since 2026-01-05"),
-    "summary": ("dayahead summary",),
+    "summary": ("dayahead summary", "dayahead summary --json"),
     "profile": (
         "dayahead profile",
         "dayahead profile --window 2026-01-03 --first-step 20 --steps 5",

@@ -44,8 +44,8 @@ def inspect(
     write_text(path, found.text)
     _check(name, path)
     print(f"\n{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}: written")
-    print(f"Next: {' '.join([f'dvc exp run -S dataset={name}', *found.options])}")
-    print("then: dayahead summary")
+    print(f"Next: {' '.join([f'dvc exp run -q -S dataset={name}', *found.options])}")
+    print(f"then: git add params.yaml dvc.lock datasets/{name}.yaml && git commit -m {name}")
 
 
 def _name_of(file: str) -> str:

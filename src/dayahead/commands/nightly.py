@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def nightly(
     *,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the outcome as one line of JSON, the last one.")
+        bool,
+        typer.Option("--json", help="Print the outcome or the status as a line of JSON, the last."),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Train and decide, but record and publish nothing.")
@@ -52,13 +53,16 @@ def nightly(
     75 try again later, 143 stopped, 1 any other error.
     """
     if promote is not None or status:
-        is_more = as_json or dry_run or adopt or (status and commit)
+        is_more = dry_run or adopt or (commit if status else as_json)
         if (promote is not None) == status or is_more:
             raise ConfigError(
-                "nightly: --status is used alone, and --promote NAME alone or with --commit"
+                "nightly: --status goes alone or with --json, --promote NAME alone or with --commit"
             )
+        if promote is None:
+            print(_status(as_json=as_json))
+            return
         with retried_later():
-            print(_promoted(promote, commit=commit) if promote is not None else _status())
+            print(_promoted(promote, commit=commit))
         return
     if dry_run and commit:
         raise ConfigError("nightly: --dry-run changes nothing; leave out --commit")
@@ -104,7 +108,8 @@ def _outcome_lines(night: "Night", outcome: "Outcome") -> Iterator[str]:
 
     entry, why = outcome.entry, outcome.why
     if entry is None or not why.endswith(entry.why):
-        yield f"{outcome.outcome}: {why}"
+        window = f"{outcome.window}: " if outcome.outcome == "published" else ""
+        yield f"{outcome.outcome}: {window}{why}"
     else:
         reasons = reasons_of(entry)
         yield f"{outcome.outcome}: {why.removesuffix(entry.why)}{reasons.headline}"
@@ -114,6 +119,8 @@ def _outcome_lines(night: "Night", outcome: "Outcome") -> Iterator[str]:
         quality = quality_of(night.history.read(), entry, config.metric, config.windows)
         if quality is not None:
             yield str(quality)
+    if outcome.open:
+        yield outcome.open
 
 
 def project_night() -> "Night":
@@ -165,8 +172,11 @@ def _promoted(name: str, *, commit: bool) -> str:
     return f"{diff}\n{name} is the champion from the next night on"
 
 
-def _status() -> str:
-    from dayahead.nightly.status import status_lines
+def _status(*, as_json: bool) -> str:
+    from dayahead.nightly.status import status_json, status_lines
 
     served = project_served()
-    return "\n".join(status_lines(served.history.read(), served.publications))
+    state = served.history.read()
+    if as_json:
+        return json.dumps(status_json(state, served.publications))
+    return "\n".join(status_lines(state, served.publications))

@@ -1,12 +1,23 @@
 """`dayahead summary`: the averages of the last run."""
 
+import json
+from typing import Annotated
+
+import typer
+
+from dayahead.commands.agreement import warn_of_disagreement
 from dayahead.config.params import load_params
 from dayahead.core.project import project_root
 
 
-def summary() -> None:
+def summary(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+) -> None:
     """Print the average over days (AOD) of results/ beside those of the counting baselines."""
-    from dayahead.summary import summarize_run
+    from dayahead.aggregate.summary import summarize_run
 
     root = project_root()
-    print(summarize_run(load_params(root / "params.yaml"), root))
+    found = summarize_run(load_params(root / "params.yaml"), root)
+    print(json.dumps(found.as_json()) if as_json else found.text())
+    warn_of_disagreement()

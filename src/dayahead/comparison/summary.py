@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from textwrap import fill
-from typing import Final
+from typing import Any, Final
 
 from tabulate import tabulate  # type: ignore[import-untyped]
 
 from dayahead.metrics.metrics import main_metric
 from dayahead.statistics.intervals import MIN_WINDOWS
+from dayahead.statistics.list_differences import ListComparison
 from dayahead.statistics.paired_tests import Comparison, MetricComparison
 
 _SIGNIFICANT: Final = 0.01
@@ -38,6 +39,30 @@ def summarize(comparison: Comparison, a: str = "A", b: str = "B") -> str:
         "\n".join(caveats),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def json_of(comparison: Comparison, a: str, b: str) -> dict[str, Any]:
+    """Return a comparison for programs: the sentence, and the numbers that the tables show."""
+    is_equal = comparison.has_equal_ranks
+    return {
+        "a": a,
+        "b": b,
+        "conclusion": "The runs are equal" if is_equal else _conclusion(comparison),
+        "windows": comparison.n_windows,
+        "sessions": comparison.n_sessions,
+        "targets": comparison.n_targets,
+        "metrics": {
+            each.name: _numbers(each)
+            | {"p": each.test.p, "windows_better": each.better, "windows_worse": each.worse}
+            for each in comparison.metrics
+        },
+        "lists": {each.name: _numbers(each) for each in comparison.lists},
+    }
+
+
+def _numbers(each: MetricComparison | ListComparison) -> dict[str, Any]:
+    difference, ci95 = each.test.difference, each.test.ci95
+    return {"a": each.a, "b": each.b, "difference": difference, "ci95": ci95}
 
 
 def _conclusion(comparison: Comparison) -> str:

@@ -19,9 +19,9 @@ BASELINES: Final = (SAME_FOR_ALL, ALWAYS_FIRST, "transitions", "cooccurrence", *
 MEMORY: Final = "memory"
 NAMED_TRANSFORMERS: Final = ("gpt2", "xlnet", "bert", "albert", "electra", "longformer", "reformer")
 """Transformers types named by the paper or its code; any other type may be named too."""
-WITHOUT_ATTENTION: Final = ("gru", "lstm", "rnn", "gru4rec", "avg")
-"""Networks of torch, and the mean of the events so far."""
-OURS: Final = frozenset({*BASELINES, *NAMED_TRANSFORMERS, *WITHOUT_ATTENTION, MEMORY, "none"})
+OWN_NETWORKS: Final = ("gru", "lstm", "rnn", "gru4rec", "avg", "ligr")
+"""Networks of torch, the mean of the events so far, and the transformer of eSASRec."""
+OURS: Final = frozenset({*BASELINES, *NAMED_TRANSFORMERS, *OWN_NETWORKS, MEMORY, "none"})
 """Names that no entry point of another package takes over."""
 TIMED: Final = (*NEIGHBOURS, *LINEAR, MEMORY)
 """Those that read the times of events."""

@@ -60,16 +60,24 @@ CountOrZero = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 def read_yaml(path: Path) -> Any:  # noqa: ANN401
-    """Parse one YAML 1.2 file as DVC does (`1e-3` is a number, `no` is text).
+    """Read one YAML 1.2 file as DVC does (`1e-3` is a number, `no` is text)."""
+    try:
+        return parse_yaml(path.read_text(encoding="utf-8"), str(path))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; expected the settings here") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not readable as YAML: {error}") from None
+
+
+def parse_yaml(text: str, where: str) -> Any:  # noqa: ANN401
+    """Parse YAML 1.2.
 
     DVC's parser, written in C, accepts less and does not show the line of an error.
     """
     try:
-        return YAML(typ="safe", pure=True).load(StringIO(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; expected the settings here") from None
-    except (YAMLError, ValueError) as error:  # undecodable bytes and invalid times
-        raise ConfigError(f"{path}: not readable as YAML: {error}") from None
+        return YAML(typ="safe", pure=True).load(StringIO(text))
+    except (YAMLError, ValueError) as error:  # ValueError: an invalid time
+        raise ConfigError(f"{where}: not readable as YAML: {error}") from None
 
 
 def _json(value: object, where: str) -> bytes:

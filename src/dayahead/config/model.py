@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
+from dayahead.config.architectures import NO_NETWORK, known_architecture, known_network
 from dayahead.config.baselines import (
     MEMORY,
     NETWORKS_AND_PLUGINS,
@@ -39,7 +40,6 @@ LOGITS_MIB, FLOAT32_SOFTMAX_MIB, GPU_SOFTMAX_MIB = 96, 12, 2048
 """What `logits_budget_mib: auto` is; and for the full softmax, where each chunk adds to a gradient
 as large as the item table: on a CPU in float32 within the product, elsewhere in further passes.
 In float32 two processes of a CPU share the cache that chunks should fit."""
-NO_NETWORK = "none"
 GRU4REC = "gru4rec"
 _BOOST = ReadIf(lambda p: p.model.remind == "boost")
 _WITH_NEGATIVES = ReadIf(lambda p: p.loss.negatives > 0)
@@ -53,12 +53,12 @@ class ModelConfig:
     READ_BY: ClassVar = NETWORKS
     setting: ClassVar = "model.architecture"
     """The setting that names the network, for messages."""
-    architecture: Annotated[str, Field(min_length=1), EVERY_MODEL]
+    architecture: Annotated[str, AfterValidator(known_architecture), EVERY_MODEL]
     """gpt2, xlnet, bert, albert, electra, longformer, reformer or any model type of transformers
-    that reads `inputs_embeds`; gru, gru4rec, lstm, rnn; avg; or a baseline: popularity,
+    that reads `inputs_embeds`; gru, gru4rec, lstm, rnn; ligr; avg; or a baseline: popularity,
     own, transitions, cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist; memory; or a
     backbone or a baseline of another package, by the name of its entry point."""
-    network: Annotated[str, Field(min_length=1), by(MEMORY)]
+    network: Annotated[str, AfterValidator(known_network), by(MEMORY)]
     """memory: the architecture whose scores are evidence too, any of those before the baselines;
     none: memory alone."""
     config: Annotated[FiniteMapping, NETWORKS_AND_PLUGINS]
@@ -151,8 +151,11 @@ class ModelConfig:
         return 0 if is_baseline(self.architecture) else self.past_length
 
     def of_network(self) -> "ModelConfig":
-        """Return the settings of the network alone; inside memory gru4rec reads item ids alone."""
-        if self.architecture != MEMORY:
+        """Return the settings of the network alone, if memory has one.
+
+        Inside memory gru4rec reads item ids alone.
+        """
+        if self.architecture != MEMORY or not self.has_network:
             return self
         alone = _NetworkOfMemory(**vars(self) | {"architecture": self.network})
         if self.network != GRU4REC:

@@ -298,24 +298,32 @@ def load_dataset(name: str, folder: Path = Path("datasets")) -> DatasetConfig:
 
 
 def _with_environment(raw: object, path: Path) -> object:
-    """Replace ${oc.env:NAME} in source.urls, the only settings that may depend on it."""
+    """Replace ${oc.env:NAME} in source.urls and time.complete_until, which alone may have it."""
     if not isinstance(raw, dict):
         raise ConfigError(f"{path}: expected a mapping of settings, found {type(raw).__name__}")
-    raw = _with_urls(raw, "", path)
+    filled = _with_urls(raw, f"{path}: ")
     if isinstance(raw.get("items"), dict):
-        raw = {**raw, "items": _with_urls(raw["items"], "items.", path)}
-    return raw
+        filled["items"] = _with_urls(raw["items"], f"{path}: items.")
+    time = raw.get("time")
+    if isinstance(time, dict) and isinstance(time.get("complete_until"), str):
+        [until] = _resolved([time["complete_until"]], f"{path}: time.complete_until")
+        filled["time"] = time | {"complete_until": until}
+    return filled
 
 
-def _with_urls(section: dict[str, Any], where: str, path: Path) -> dict[str, Any]:
+def _with_urls(section: dict[str, Any], where: str) -> dict[str, Any]:
     source = section.get("source")
     if not isinstance(source, dict) or not isinstance(source.get("urls"), list):
-        return section
-    try:
-        urls = OmegaConf.to_container(OmegaConf.create(source["urls"]), resolve=True)
-    except OmegaConfBaseException as error:
-        advice = source.get("manual") or "set the variable and try again"
-        raise ConfigError(
-            f"{path}: {where}source.urls: {str(error).splitlines()[0]}; {advice}"
-        ) from None
+        return dict(section)
+    urls = _resolved(source["urls"], f"{where}source.urls", source.get("manual"))
     return {**section, "source": {**source, "urls": urls}}
+
+
+def _resolved(texts: Sequence[object], where: str, advice: str | None = None) -> Sequence[object]:
+    try:
+        found = OmegaConf.to_container(OmegaConf.create(list(texts)), resolve=True)
+    except OmegaConfBaseException as error:
+        advice = advice or "set the variable and try again"
+        raise ConfigError(f"{where}: {str(error).splitlines()[0]}; {advice}") from None
+    assert isinstance(found, list)
+    return found

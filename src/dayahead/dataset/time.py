@@ -4,10 +4,12 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT, TimeZone
+from dayahead.config.loading import STRICT, Duration, TimeZone
+from dayahead.core.durations import microseconds_of
 
 TimeUnit = Literal["s", "ms", "us", "ns", "excel", "text"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -117,11 +119,16 @@ class TimeConfig:
     between: tuple[datetime | date, datetime | date] | None = None
     """From (included) and to (excluded; a date: to its end), UTC. Events outside are dropped and
     counted (`quality.outside`). Null: from 1990 on, and events later than tomorrow are strays."""
-    complete_until: datetime | None = None
-    """Watermark: the log is complete up to here; null: up to its last event that is no stray."""
+    complete_until: datetime | Literal["yesterday"] | None = None
+    """Watermark: the log is complete up to here. yesterday: up to the last midnight in `zone` when
+    `download` runs, and of days of which no event has come yet, none. Null: up to its last event
+    that is no stray, and `settle`. It may be an environment variable, `${oc.env:NAME}`."""
+    settle: Duration | None = None
+    """Time after the last event up to which the log is complete too (`30min`), so that a window in
+    whose last minutes nothing happens can close. Rows that come later are late."""
 
     def __post_init__(self) -> None:
-        """Check that formats can be read, and that `between` is from low to high."""
+        """Check formats, that `between` is from low to high, and that one watermark is set."""
         if self.formats and self.unit != "text":
             raise ValueError(f"time.format is for text, but time.unit is {self.unit}")
         for form in self.formats:
@@ -131,6 +138,11 @@ class TimeConfig:
         if not widest[0] <= low < high <= widest[1]:
             raise ValueError(
                 "time.between: expected two times from 1970 to 2200, the earlier one first"
+            )
+        if self.complete_until is not None and self.settle is not None:
+            raise ValueError(
+                "time.settle counts from the last event, and time.complete_until says up to when "
+                "the log is complete: leave one of them out"
             )
 
     @property
@@ -143,3 +155,28 @@ class TimeConfig:
         """First plausible time, and the end of the plausible ones, microseconds since 1970."""
         first, end = self.between or PLAUSIBLE
         return microseconds(first), microseconds(end, is_end=True)
+
+    def log_end(self, last_event: int, now: datetime) -> datetime:
+        """Return up to when a log is complete.
+
+        Args:
+            last_event: time of its last event that is no stray, microseconds since 1970.
+            now: the present, which `complete_until: yesterday` depends on.
+        """
+        if isinstance(self.complete_until, datetime):
+            return as_utc(self.complete_until)
+        last = _EPOCH + last_event * _MICROSECOND
+        if self.complete_until is None:
+            return last + (microseconds_of(self.settle) if self.settle else 0) * _MICROSECOND
+        zone = ZoneInfo(self.zone)
+        end_of_day = _midnight(last.astimezone(zone).date() + timedelta(days=1), zone)
+        return min(end_of_day, _midnight(now.astimezone(zone).date(), zone))
+
+
+def as_utc(moment: datetime) -> datetime:
+    """Return a moment in UTC; without a zone it is in UTC already."""
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _midnight(day: date, zone: ZoneInfo) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)

@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 
 import numpy as np
 
@@ -100,8 +100,9 @@ def reach_of(
         return None
     is_bounded = dataset.time.between is not None or dataset.source.synthetic is not None
     first, last = reach(days, None if is_bounded else microseconds(today) // DAY + 1)
-    until = dataset.time.complete_until
-    end = last if until is None else max(last, (microseconds(until) - 1) // DAY)
+    until, end = dataset.time.complete_until, last
+    if isinstance(until, datetime):
+        end = max(last, (microseconds(until) - 1) // DAY)
     strays = [day for day in sorted(days) if not first <= day <= end]
     last_event = max(
         (

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from dayahead.core.columns import DAY, EVENT_TIME, EVENT_TYPE, TIMESTAMP
 from dayahead.dataset.source import SyntheticConfig
-from dayahead.download.synthetic import N_TIERS, as_utc, draw_items, generate_log
+from dayahead.dataset.time import as_utc
+from dayahead.download.synthetic import N_TIERS, draw_items, generate_log
 
 Flags = npt.NDArray[np.bool_]
 _TYPES, _CATALOGUE = 1, 2

@@ -1,7 +1,7 @@
 """A data set's files, or its generator, to data/raw: the event table and its manifest."""
 
 from collections import Counter
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from dayahead.core.errors import DataError, SourceError, cure_of
@@ -23,7 +23,7 @@ from dayahead.download.parts import (
 from dayahead.download.quality import check_quality, report
 from dayahead.download.reach import Reach, reach_of, warn_of_strays
 from dayahead.download.spellings import check_spellings
-from dayahead.download.synthetic import as_utc, log_end
+from dayahead.download.synthetic import log_end
 
 CAUSES = {
     "unreadable": "quality.unreadable, as a value cannot be read",
@@ -121,13 +121,16 @@ def _log_end(dataset: DatasetConfig, reach: Reach) -> datetime:
     Events after the configured time do not count: a file of whole sessions holds some of days
     whose own files are still to come. Nor do strays.
     """
-    if dataset.time.complete_until is not None:
-        return as_utc(dataset.time.complete_until)
-    if dataset.source.synthetic is not None:
+    if dataset.source.synthetic is not None and dataset.time.complete_until is None:
         return log_end(dataset.source.synthetic)
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=reach.last_event)
+    return dataset.time.log_end(reach.last_event, now())
 
 
 def today() -> date:
     """Return today's date, UTC."""
-    return datetime.now(UTC).date()
+    return now().date()
+
+
+def now() -> datetime:
+    """Return the present, UTC."""
+    return datetime.now(UTC)

@@ -7,7 +7,7 @@ learn the successors, only a model of the whole session can learn the taste as w
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import pyarrow as pa
 from dayahead.core.columns import DAY, TIMESTAMP
 from dayahead.core.ragged import row_of_each, step_of_each
 from dayahead.dataset.source import SyntheticConfig
+from dayahead.dataset.time import as_utc
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -61,11 +62,6 @@ class Items:
         """Name of each item's category; as in real catalogues, some items have none."""
         names = np.array([f"category-{topic % 20:02d}" for topic in range(len(self.first) - 1)])
         return pa.array(names[self.topic], pa.string(), mask=self.ids % 50 == 0)
-
-
-def as_utc(time: datetime) -> datetime:
-    """Return the time in UTC; one without a zone is taken as UTC."""
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def log_end(config: SyntheticConfig) -> datetime:

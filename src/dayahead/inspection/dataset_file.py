@@ -131,8 +131,8 @@ class DatasetFile:
             yield f"  {'# ' if number else ''}format: {scalar(form)}"
         yield from self._why("time.between", "time.offset", "time.zone")
         yield f"  zone: {config.zone}"
-        yield "  # Set it where files hold whole sessions, some of which go on in the next file:"
-        yield "  # complete_until: 2026-02-01T00:00:00Z"
+        yield "  # Without it the last day is open until the next one begins. For a file a day:"
+        yield "  # complete_until: yesterday"
 
     def _sessions(self) -> Iterator[str]:
         yield "sessions:"

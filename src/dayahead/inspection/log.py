@@ -54,7 +54,7 @@ def inspect_log(given: Sequence[str], name: str) -> Inspection:
     findings += features.findings
     options = windows.options(reading.config.zone)
     read = _read(samples, table, len(paths))
-    command = " ".join([f"dvc exp run -S dataset={name}", *options])
+    command = " ".join([f"dvc exp run -q -S dataset={name}", *options])
     head = [
         "Written by `dayahead inspect` from a sample; each guess has its confidence and reason.",
         f"Read: {read}.",

@@ -8,11 +8,10 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 from transformers import CONFIG_MAPPING
 
-from dayahead.config.baselines import BASELINES, NAMED_TRANSFORMERS, WITHOUT_ATTENTION
+from dayahead.config.baselines import OWN_NETWORKS
 from dayahead.config.model import GRU4REC, ModelConfig
 from dayahead.core.errors import ConfigError
-from dayahead.core.plugins import load_plugin, plugins
-from dayahead.core.suggestions import did_you_mean
+from dayahead.core.plugins import load_plugin
 from dayahead.model.huggingface import (
     BUILD_ERRORS,
     EventMask,
@@ -21,6 +20,7 @@ from dayahead.model.huggingface import (
     Weights,
     huggingface_backbones,
 )
+from dayahead.model.ligr import LiGR
 from dayahead.model.packed_sessions import PackedSessions, pack_sessions
 from dayahead.model.tasks import Attention, is_before
 
@@ -30,7 +30,10 @@ CELLS: dict[str, type[nn.GRU | nn.LSTM | nn.RNN]] = {
     "rnn": nn.RNN,
     GRU4REC: nn.GRU,
 }
-RETIRED = ("transfo-xl", "transfoxl", "transformer-xl")
+CURES = {
+    True: "set task.name to mlm, or model.architecture to gpt2, xlnet, bert or gru",
+    False: "set task.name to clm or model.architecture to bert or xlnet",
+}
 N_SPLITS = 16
 """Positions at which the causality check splits a session; all of them in a short one."""
 TOLERANCE = 2e-6
@@ -170,20 +173,24 @@ def _checked_network(config: ModelConfig, causal: bool, max_length: int) -> nn.M
 
 def _networks(config: ModelConfig, causal: bool, max_length: int) -> Iterator[nn.Module]:
     name = config.architecture
-    if name in WITHOUT_ATTENTION:
+    if name in OWN_NETWORKS:
         if config.config:
             raise ConfigError(f"model.config: {name} has no further fields; leave it empty")
         if name == GRU4REC:
             _check_gru4rec(config)
         if name == "avg" and config.dropout:
             raise ConfigError("model.dropout: avg has no dropout; set it to 0")
-        yield Average() if name == "avg" else Recurrent(config)
+        yield _own_network(config, max_length)
     elif name in CONFIG_MAPPING:
         yield from huggingface_backbones(config, causal=causal, max_length=max_length)
-    elif name in plugins("backbone"):
-        yield load_plugin("backbone", name)(config, causal=causal, max_length=max_length)
     else:
-        raise ConfigError(f"{config.setting}: {_unknown_architecture(name)}")
+        yield load_plugin("backbone", name)(config, causal=causal, max_length=max_length)
+
+
+def _own_network(config: ModelConfig, max_length: int) -> nn.Module:
+    if config.architecture == "avg":
+        return Average()
+    return LiGR(config, max_length) if config.architecture == "ligr" else Recurrent(config)
 
 
 def _check_gru4rec(config: ModelConfig) -> None:
@@ -203,23 +210,6 @@ def _check_gru4rec(config: ModelConfig) -> None:
             f"null, feature_norm: false, activation: none, tie_weights: true; correct it, or set "
             f"{config.setting} to gru"
         )
-
-
-def _unknown_architecture(name: str) -> str:
-    plain = name.lower().replace("_", "-")
-    if plain in RETIRED:
-        return (
-            f"{name} left transformers in version 5; use xlnet with task.name: clm, which has the "
-            f"same relative positions"
-        )
-    others = (*plugins("baseline"), *plugins("backbone"))
-    own = (*NAMED_TRANSFORMERS, *WITHOUT_ATTENTION, *BASELINES, *others)
-    close = did_you_mean(plain, {*own, *CONFIG_MAPPING}, most=3)
-    return (
-        f"{name} is unknown{f' ({close})' if close else ''}; expected "
-        f"{', '.join(own)}, or any model type of transformers that reads inputs_embeds (llama, "
-        f"qwen3, modernbert, mamba ...)"
-    )
 
 
 @torch.no_grad()

@@ -12,8 +12,8 @@ from dayahead.nightly.drift import MIN_BEFORE, Change, Drift
 from dayahead.statistics.differences import Difference
 
 _SOURCE = (
-    "if the log is wrong, correct its source and set preprocess.rebuild to true; if the change is "
-    "real, raise the setting; then run again"
+    "if the log is wrong, replace its file by a corrected one; if the change is real, raise the "
+    "setting; then run again"
 )
 _LISTS = (
     "the model shows few items to nearly all sessions; look at the lists in results/report.html, "

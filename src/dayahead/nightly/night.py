@@ -69,8 +69,10 @@ class Night(Served):
                 self._skip_dropped(folder)
             entry = self._decide(params, folder)
             if entry is None:
-                return earlier or self._or_won(params, self._nothing_new(folder))
-            return self._carry_out(params, entry, dry_run=dry_run)
+                outcome = earlier or self._or_won(params, self._nothing_new(folder))
+            else:
+                outcome = self._carry_out(params, entry, dry_run=dry_run)
+            return replace(outcome, open=_open_window(folder, params.dataset))
 
     def _completed(self, params: Params) -> Outcome | None:
         outcome = self.complete(params, self._run_trials)
@@ -165,17 +167,13 @@ class Night(Served):
         state = self.history.read()
         current, _ = state.published
         last = state.decisions[-1] if state.decisions else None
-        waits = [each for each in folder.manifest.windows if each.state == "open"]
-        open_now = f"; {waits[-1].window} is open: {waits[-1].why}" if waits else ""
         if last is None:
-            why = f"nothing to evaluate yet: {len(folder.windows)} complete windows{open_now}"
+            why = f"nothing to evaluate yet: {len(folder.windows)} complete windows"
             return Outcome("nothing new", "", why, current)
         before = "" if last.kind == "published" else f" ({last.kind} then, see the history)"
         if last.model in state.withdrawn:
             before = f" (its model was rolled back: {state.withdrawn[last.model]})"
-        return Outcome(
-            "nothing new", last.window, f"since {last.window}{before}{open_now}", current
-        )
+        return Outcome("nothing new", last.window, f"since {last.window}{before}", current)
 
     def _or_won(self, params: Params, outcome: Outcome) -> Outcome:
         """Return the outcome, or `won` as long as a winning challenger waits for promotion."""
@@ -209,6 +207,17 @@ def _entry(kind: Any, checks: list[Check], **more: Any) -> Entry:  # noqa: ANN40
         reasons = [f"all {len(checks)} guards passed", *excused]
     json = [check.as_json() for check in checks]
     return Entry(kind=kind, why="; ".join(reasons), checks=json, **more)
+
+
+def _open_window(folder: WindowFolder, dataset: str) -> str:
+    """Name the newest window if the log does not reach its end; empty if it does."""
+    newest = folder.manifest.windows[-1:]
+    if not newest or newest[0].state != "open":
+        return ""
+    return (
+        f"{newest[0].window} is open: {newest[0].why}; time.complete_until in "
+        f"datasets/{dataset}.yaml says up to when the log is complete"
+    )
 
 
 def _new_windows(state: State, folder: WindowFolder) -> list[Window]:

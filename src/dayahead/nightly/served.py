@@ -35,6 +35,8 @@ class Outcome:
     """The challenger that won, if any."""
     entry: Entry | None = field(default=None, repr=False, compare=False)
     """The decision or rollback, where there is one."""
+    open: str = ""
+    """The newest window, if it is not complete, and why."""
 
     @property
     def status(self) -> int:

@@ -1,6 +1,7 @@
 """Output of `dayahead nightly --status`: the served model, since when, and the decisions."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from dayahead.nightly.history import Entry, State
 from dayahead.nightly.publication import Publications
@@ -27,6 +28,33 @@ def status_lines(state: State, publications: Publications) -> Iterator[str]:
             end = state.of_trial("succession", entry.details["trial"])
             outcome = end.details["outcome"] if end else "on trial"
             yield f"trial     {entry.details['challenger']}: {outcome}, from {entry.window}"
+
+
+def status_json(state: State, publications: Publications) -> dict[str, Any]:
+    """Return the same for programs; null for what there is not, and models by their names."""
+    current, previous = state.published
+    since = publications.since("current")
+    last = state.decisions[-1] if state.decisions else None
+    enrolled = [entry for entry in state.entries if entry.kind == "enrolled"]
+    ends = [state.of_trial("succession", entry.details["trial"]) for entry in enrolled]
+    return {
+        "serving": publications.linked("current") or None,
+        "since": since.isoformat(timespec="seconds") if since else None,
+        "published": current or None,
+        "previous": previous or None,
+        "withdrawn": state.withdrawn,
+        "decision": {"window": last.window, "outcome": last.kind, "why": last.why}
+        if last
+        else None,
+        "trials": [
+            {
+                "challenger": entry.details["challenger"],
+                "from": entry.window,
+                "outcome": end.details["outcome"] if end else None,
+            }
+            for entry, end in zip(enrolled, ends, strict=True)
+        ],
+    }
 
 
 def _served(model: str, state: State, publications: Publications) -> str:

@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 import typer
@@ -39,6 +40,11 @@ VERBS = verbs(GROUP)
 
 def test_every_verb_has_examples():
     assert sorted(EXAMPLES) == sorted(VERBS)
+
+
+def test_the_version_is_that_of_the_package():
+    shown = CliRunner().invoke(app, ["--version"])
+    assert (shown.exit_code, shown.stdout) == (0, f"dayahead {version('dayahead')}\n")
 
 
 @pytest.mark.parametrize("verb", EXAMPLES)

@@ -27,10 +27,11 @@ def test_the_file_is_written_and_the_next_command_is_printed(shop):
     assert done.exit_code == 0
     dataset = load_dataset("shop", shop / "datasets")
     assert dataset.source.urls == (str(shop / "shop log.csv"),)
-    next_ = "Next: dvc exp run -S dataset=shop -S window.unit=hour -S window.length=6"
+    next_ = "Next: dvc exp run -q -S dataset=shop -S window.unit=hour -S window.length=6"
+    shared = "params.yaml dvc.lock datasets/shop.yaml"
     lines = done.output.splitlines()
     assert lines[-3:] == ["datasets/shop.yaml: written", f"{next_} -S window.min_sessions=2",
-                          "then: dayahead summary"]  # fmt: skip
+                          f"then: git add {shared} && git commit -m shop"]  # fmt: skip
     assert any(line.split() == ["item", "int", "0.0%", "6"] for line in lines)
     assert any(line.startswith("columns.session_id") and "certain" in line for line in lines)
 

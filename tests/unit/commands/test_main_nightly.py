@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from datetime import datetime
 
 import pytest
 from typer.testing import CliRunner
@@ -115,6 +116,29 @@ def test_rollback_says_what_is_served(project):
     assert "serving   2026-01-02" in call("nightly", "--status").output
 
 
+def test_programs_read_the_status_as_json(project):
+    empty = json.loads(call("nightly", "--status", "--json").stdout)
+    nothing = dict.fromkeys(("serving", "since", "published", "previous", "decision"))
+    assert empty == nothing | {"withdrawn": {}, "trials": []}
+    write_params(project, CHALLENGER)
+    nights_until(project, 4)
+    current, previous = published(project)
+    call("rollback", "--reason", "clicks fell")
+    found = json.loads(call("nightly", "--status", "--json").stdout)
+    assert (found["serving"], found["published"], found["previous"]) == (
+        previous,
+        previous,
+        current,
+    )
+    assert datetime.fromisoformat(found["since"]).tzinfo
+    assert found["withdrawn"] == {current: "clicks fell"}
+    assert (found["decision"]["window"], found["decision"]["outcome"]) == (
+        "2026-01-04",
+        "published",
+    )
+    assert found["trials"] == [{"challenger": "other", "from": "2026-01-02", "outcome": None}]
+
+
 def test_status_names_what_is_served_since_when_and_what_was_withdrawn(project):
     after_nights(project, 4)
     current, previous = published(project)
@@ -170,10 +194,10 @@ def status():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--status", "--json"), "used alone"),
-        (("--status", "--commit"), "used alone"),
-        (("--promote", "a", "--status"), "used alone"),
-        (("--promote", "a", "--adopt"), "used alone"),
+        (("--promote", "a", "--json"), "goes alone"),
+        (("--status", "--commit"), "goes alone"),
+        (("--promote", "a", "--status"), "goes alone"),
+        (("--promote", "a", "--adopt"), "goes alone"),
         (("--dry-run", "--commit"), "leave out --commit"),
     ],
 )

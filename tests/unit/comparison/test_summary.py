@@ -1,11 +1,12 @@
 """The summary of a comparison: conclusion, tables and caveats."""
 
+import json
 import re
 
 import numpy as np
 import pytest
 
-from dayahead.comparison.summary import summarize
+from dayahead.comparison.summary import json_of, summarize
 from dayahead.statistics.paired_tests import compare
 from support.results_folders import CUTOFFS, write_lists, write_results
 
@@ -36,6 +37,20 @@ def test_a_clear_gain(tmp_path):
     assert "B is better: ndcg_at_20 is" in text
     assert "B is better in 8 and worse in 0 of the windows. If the settings were equally" in text
     assert "A is better" in text_of(b, a)
+
+
+def test_programs_get_the_sentence_and_the_numbers_of_the_tables(tmp_path):
+    a, b = runs(tmp_path, 8, gain=0.4, noise=0.05)
+    comparison = compare(a, b, CUTOFFS)
+    found = json.loads(json.dumps(json_of(comparison, "main", "exp-1"), allow_nan=False))
+    assert (found["a"], found["b"], found["windows"], found["targets"]) == ("main", "exp-1", 8, 480)
+    assert found["conclusion"].startswith("B is better: ndcg_at_20 is")
+    assert [*found["metrics"]] == [metric.name for metric in comparison.metrics]
+    ndcg = found["metrics"]["ndcg_at_20"]
+    assert ndcg["difference"] == pytest.approx(ndcg["b"] - ndcg["a"])
+    assert (ndcg["windows_better"], ndcg["windows_worse"]) == (8, 0)
+    low, high = ndcg["ci95"]
+    assert low < ndcg["difference"] < high
 
 
 def test_noise_alone(tmp_path):

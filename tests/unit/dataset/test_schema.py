@@ -166,6 +166,20 @@ def test_environment_variables_are_filled_in(tmp_path, monkeypatch):
         load(tmp_path, text.replace("source: {", "source: {manual: ask the shop, "))
 
 
+def test_the_end_of_the_log_may_be_an_environment_variable(tmp_path, monkeypatch):
+    text = VALID.replace("time: {", "time: {complete_until: '${oc.env:UNTIL}', ")
+    assert text != VALID
+    for value, expected in (
+        ("2026-03-07T00:00:00+01:00", datetime(2026, 3, 6, 23, tzinfo=UTC)),
+        ("yesterday", "yesterday"),
+    ):
+        monkeypatch.setenv("UNTIL", value)
+        assert load(tmp_path, text).time.complete_until == expected
+    monkeypatch.delenv("UNTIL")
+    with pytest.raises(ConfigError, match=r"time\.complete_until: .*'UNTIL' not found.; set the"):
+        load(tmp_path, text)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

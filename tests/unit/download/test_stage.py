@@ -113,6 +113,21 @@ def test_the_log_is_complete_up_to_the_configured_time(tmp_path, until):
     assert manifest["log_end"] == until.replace("Z", "+00:00")
 
 
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        ({"complete_until": "yesterday"}, "2026-01-02T00:00:00+00:00"),
+        ({"settle": "15h"}, "2026-01-02T00:00:00+00:00"),
+        ({}, "2026-01-01T09:00:00+00:00"),
+    ],
+)
+def test_the_newest_day_is_complete_where_the_data_set_says_so(tmp_path, time, expected):
+    path = tmp_path / "log.csv"
+    path.write_text("session,item,time\na,1,2026-01-01 08:00:00\na,2,2026-01-01 09:00:00\n")
+    _, manifest = fetch(a_dataset(source={"urls": [str(path)]}, time=time), tmp_path)
+    assert manifest["log_end"] == expected
+
+
 def test_the_synthetic_log_is_complete_and_reproducible(tmp_path):
     dataset = configured("synthetic")
     small = replace(dataset.source.synthetic, days=2, sessions_per_day=50)

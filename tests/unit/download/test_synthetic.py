@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from dayahead.dataset.schema import load_dataset
-from dayahead.download.synthetic import as_utc, generate, log_end
+from dayahead.dataset.time import as_utc
+from dayahead.download.synthetic import generate, log_end
 
 CONFIG = load_dataset("synthetic", Path(__file__).parents[3] / "datasets").source.synthetic
 FIRST_TEST_DAY = 8
@@ -31,10 +32,6 @@ def test_the_log_is_ordered_and_ends_with_its_last_day(log):
     assert log.event_time.is_monotonic_increasing
     assert log.event_time.min() >= as_utc(CONFIG.start)
     assert log.event_time.max() < log_end(CONFIG) == datetime(2026, 1, 16, tzinfo=UTC)
-
-
-def test_a_time_without_a_zone_is_utc():
-    assert as_utc(datetime.fromisoformat("2026-01-01")) == datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_session_lengths(log):

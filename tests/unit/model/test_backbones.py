@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from dayahead.config.baselines import NAMED_TRANSFORMERS, OWN_NETWORKS
 from dayahead.core.errors import ConfigError
 from dayahead.model.backbones import (
-    NAMED_TRANSFORMERS,
-    WITHOUT_ATTENTION,
     Average,
     Backbone,
     receptive_field_error,
@@ -40,7 +39,7 @@ def inputs_of(n_sessions=3, seed=0):
 
 
 def test_every_named_architecture_is_tested():
-    assert set(NAMED) == {*NAMED_TRANSFORMERS, *WITHOUT_ATTENTION}
+    assert set(NAMED) == {*NAMED_TRANSFORMERS, *OWN_NETWORKS}
 
 
 @every_pair

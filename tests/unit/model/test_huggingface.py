@@ -5,13 +5,14 @@ import torch
 from torch.profiler import profile
 from transformers import GPT2Config, GPT2Model, XLNetModel
 
+from dayahead.config.baselines import OWN_NETWORKS
 from dayahead.core.errors import ConfigError
 from dayahead.model import huggingface
-from dayahead.model.backbones import WITHOUT_ATTENTION, Backbone
+from dayahead.model.backbones import Backbone
 from support.backbones import NAMED, OTHER_TRANSFORMERS, mark_slow
 from support.tiny_settings import model_config
 
-TRANSFORMERS = [n for n in (*NAMED, *OTHER_TRANSFORMERS) if n not in WITHOUT_ATTENTION]
+TRANSFORMERS = [n for n in (*NAMED, *OTHER_TRANSFORMERS) if n not in OWN_NETWORKS]
 WITHOUT_DROPOUT = ("mamba",)
 
 
@@ -194,21 +195,6 @@ def test_the_width_is_a_multiple_of_the_heads_where_there_are_heads():
     assert "model.d_model (18) must be a multiple of model.n_head (4)" in error
     assert backbone_of("gru", d_model=18, n_head=4)
     assert backbone_of("mamba", d_model=18, n_head=4)
-
-
-def test_an_unknown_architecture_is_rejected_with_the_known_ones():
-    error = error_of("gtp2")
-    assert "gtp2 is unknown" in error
-    assert "did you mean" in error
-    for name in (*NAMED, "popularity", "transitions", "any model type of transformers"):
-        assert name in error
-
-
-@pytest.mark.parametrize("name", ["transfo-xl", "transfoxl", "transfo_xl", "Transformer-XL"])
-def test_transformer_xl_is_rejected_in_favour_of_xlnet(name):
-    error = error_of(name)
-    assert "left transformers in version 5" in error
-    assert "xlnet with task.name: clm" in error
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_a_refusal_says_what_by_how_much_and_what_to_do():
         "2026-01-09: 80.0% of the events are on items that no earlier window has, 20.0% at most "
         "before: 0.75 of the way to 1, 0.25 above nightly.max_new_items (0.5)"
     )
-    assert check.advice.startswith("were the items renumbered? if the log is wrong, correct it")
+    assert check.advice.startswith("were the items renumbered? if the log is wrong, replace")
     assert check.value == pytest.approx(0.75)
 
 

@@ -9,6 +9,7 @@ from dayahead.core.errors import ConfigError
 from dayahead.core.files import write_json
 from dayahead.nightly.pipeline import RetryLaterError
 from support.pretended_nights import (
+    PretendedPipeline,
     after_nights,
     linked,
     ordinary_day,
@@ -48,6 +49,41 @@ def test_a_second_run_of_a_night_decides_nothing(root):
     assert (root / "nights/history.jsonl").read_bytes() == before
 
 
+@pytest.fixture
+def _with_an_open_day(monkeypatch):
+    """Deliver windows whose log goes on for some hours of a further day."""
+    delivered = PretendedPipeline.update_data
+
+    def update_data(pipeline):
+        delivered(pipeline)
+        path = pipeline.root / "data/windows/windows.json"
+        manifest = json.loads(path.read_text())
+        why = "the log ends at noon, the window at midnight"
+        rest = {"window": day(len(pipeline.days)), "state": "open", "why": why}
+        write_json(
+            path, manifest | {"windows": [*manifest["windows"], manifest["windows"][-1] | rest]}
+        )
+
+    monkeypatch.setattr(PretendedPipeline, "update_data", update_data)
+
+
+@pytest.mark.usefixtures("_with_an_open_day")
+def test_a_day_that_is_open_is_named_beside_the_one_published(root):
+    _, [*_, outcome] = run_nights(root, 4)
+    assert (outcome.outcome, outcome.window) == ("published", day(3))
+    assert outcome.open == (
+        f"{day(4)} is open: the log ends at noon, the window at midnight; time.complete_until in "
+        f"datasets/tiny.yaml says up to when the log is complete"
+    )
+    again = pretended_night(root).run()
+    assert (again.outcome, again.why, again.open) == (
+        "nothing new",
+        f"since {day(3)}",
+        outcome.open,
+    )
+    assert "open" not in (root / "nights/history.jsonl").read_text()
+
+
 def test_one_window_is_too_few(root):
     _, [outcome] = run_nights(root, 1, first=1)
     assert (outcome.outcome, outcome.current) == ("nothing new", "")
@@ -63,11 +99,11 @@ def test_renumbered_items_are_refused_and_nothing_is_trained(root):
     assert (outcome.outcome, outcome.status) == ("refused", 4)
     assert failed(night) == ["max_new_items", "max_popularity_drift", "max_catalogue_growth"]
     assert "100.0% of the events" in outcome.why
-    assert outcome.why.count("preprocess.rebuild to true") == 2
+    assert outcome.why.count("replace its file by a corrected one") == 2
     assert linked(root) == [day(3), day(2)]
     assert (root / "results/windows.csv").read_bytes() == trained
     assert night.run().outcome == "nothing new"
-    # Corrected at the source and rebuilt: the same window is decided again.
+    # With a corrected file: the same window is decided again.
     night.pipeline.deliver([*days, ordinary_day(4)])
     assert night.run().outcome == "published"
     assert linked(root) == [day(4), day(3)]

@@ -1,0 +1,110 @@
+"""The summary at the end of a run: its AOD beside the baselines', the report, the next command."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dayahead.__main__ import app
+from dayahead.aggregate.summary import RunSummary, experiment_summary, summarize_run
+from dayahead.core.errors import DataError
+from dayahead.metrics.metrics import mean
+from dayahead.outputs.tables import read_windows
+from dayahead.train.compared_baselines import train_baselines
+from support.tiny_settings import tiny_params, tiny_study, train_study
+from support.window_folders import markov_days, write_window_folder
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    write_window_folder(tmp_path / "data" / "windows", markov_days(4, 30, 15))
+    return tmp_path
+
+
+def aod_of(folder, name):
+    return mean([row.metrics[name] for row in read_windows(folder / "windows.csv", [1, 5])])
+
+
+def test_baselines_stand_beside_the_run(project):
+    for architecture in ("popularity", "transitions", "gru"):
+        sections = {"model": {"architecture": architecture}}
+        folder = project if architecture == "gru" else project / architecture
+        train_study(project / "data" / "windows", folder, sections)
+    train_baselines(tiny_study(project / "data" / "windows", project, sections))
+    found = summarize_run(tiny_params(sections), project)
+    text = found.text()
+    lines = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line}
+    column = lines["AOD"].index("ndcg_at_5")
+    for architecture in ("popularity", "transitions", "gru"):
+        folder = project if architecture == "gru" else project / architecture
+        expected = f"{aod_of(folder / 'results', 'ndcg_at_5'):.4f}"
+        assert lines[architecture][column] == expected
+    assert f"3 windows evaluated. Report: {project}/results/report.html" in text
+    assert "Next: dvc exp run --temp" in text
+    assert [*found.as_json()["aod"]] == ["gru", "popularity", "own", "transitions"]
+    assert found.as_json()["aod"]["gru"]["ndcg_at_5"] == aod_of(project / "results", "ndcg_at_5")
+
+
+def test_results_without_baselines_are_refused(project):
+    sections = {"model": {"architecture": "popularity"}}
+    train_study(project / "data" / "windows", project, sections)
+    with pytest.raises(DataError, match=r"own\.csv: expected windows .*`dvc repro -f train`"):
+        summarize_run(tiny_params(sections), project)
+
+
+@pytest.fixture
+def experiment(project, monkeypatch):
+    """A run of a baseline, in an experiment of DVC called `bold-name`."""
+    sections = {"model": {"architecture": "popularity"}}
+    train_study(project / "data" / "windows", project, sections)
+    train_baselines(tiny_study(project / "data" / "windows", project, sections))
+    monkeypatch.setenv("DVC_EXP_NAME", "bold-name")
+    return tiny_params(sections), project
+
+
+def test_an_experiment_ends_with_its_average_the_report_and_the_next_step(experiment):
+    params, project = experiment
+    text = experiment_summary(params, project)
+    assert text.startswith(summarize_run(params, project).text().partition("Next")[0])
+    assert "make experiments; dayahead compare HEAD bold-name; git add params.yaml" in text
+
+
+def test_one_in_a_copy_says_how_its_report_is_had(experiment, monkeypatch):
+    params, copy = experiment
+    monkeypatch.setenv("DVC_ROOT", "/projects/shop")
+    text = experiment_summary(params, copy)
+    assert "Report: after dvc exp apply bold-name, /projects/shop/results/report.html\n" in text
+    assert str(copy) not in text
+    assert text.endswith("Next: make experiments; dayahead compare HEAD bold-name")
+
+
+def test_a_stage_outside_of_an_experiment_has_no_summary(experiment, monkeypatch):
+    monkeypatch.delenv("DVC_EXP_NAME")
+    assert experiment_summary(*experiment) is None
+
+
+SUMMARY = RunSummary({"gru": {"ndcg_at_5": 0.25}}, 3, Path("r.html"))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], SUMMARY.text()),
+        (["--json"], '{"windows": 3, "aod": {"gru": {"ndcg_at_5": 0.25}}, "report": "r.html"}'),
+    ],
+)
+def test_the_command_works_in_any_folder_of_the_project(monkeypatch, options, expected):
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    monkeypatch.chdir(ROOT / "docs")
+    roots = []
+
+    def summarize(_, root):
+        roots.append(root)
+        return SUMMARY
+
+    monkeypatch.setattr("dayahead.aggregate.summary.summarize_run", summarize)
+    assert CliRunner().invoke(app, ["summary", *options]).stdout == f"{expected}\n"
+    assert roots == [ROOT]
