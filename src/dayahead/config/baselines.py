@@ -110,3 +110,11 @@ class LinearConfig:
     """Decay constant of an earlier session's weight, in days."""
     predict_scale: Positive
     """Decay constant of an event's weight in scores, in events from the session's end."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class BaselineSections:
+    """The sections of baselines with several settings."""
+
+    neighbours: NeighbourConfig
+    linear: LinearConfig

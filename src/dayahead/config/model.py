@@ -12,8 +12,7 @@ from dayahead.config.baselines import (
     NETWORKS_AND_PLUGINS,
     NOT_BASELINES,
     REMINDED,
-    LinearConfig,
-    NeighbourConfig,
+    BaselineSections,
     is_baseline,
 )
 from dayahead.config.events import EventsConfig
@@ -285,14 +284,21 @@ class LossConfig:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class ModelSections:
-    """The sections that models are built from, of params.yaml or of a saved model's config.json."""
+class NetworkSections:
+    """The sections of networks."""
 
     model: ModelConfig
     task: TaskConfig
     loss: LossConfig
-    neighbours: NeighbourConfig
-    linear: LinearConfig
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ModelSections(BaselineSections, NetworkSections):
+    """The sections that models are built from, of params.yaml or of a saved model's config.json.
+
+    Fields of the last base come first, as in the file.
+    """
+
     memory: MemoryConfig
     live: LiveConfig
     events: EventsConfig
