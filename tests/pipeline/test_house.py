@@ -82,6 +82,7 @@ SLOW_IMPORTS = [
             "config/architectures.py",
             "nightly/served.py",
             "serve/pyfunc.py",
+            "preprocess/texts.py",
             "tracking/publication.py",
             "tracking/run_lookup.py",
             "tracking/sender.py",
@@ -89,9 +90,9 @@ SLOW_IMPORTS = [
         )
     ),
 ]
-"""What needs no torch, MLflow, DVC, Merlin, Dask or matplotlib must not wait for them; `import
-dayahead`, which every module begins with, for nothing. A stage imports after it has started the
-process that sends its records, which loads MLflow meanwhile."""
+"""What needs no torch, MLflow, DVC, Merlin, Dask, matplotlib or scikit-learn must not wait for it;
+`import dayahead`, which every module begins with, for nothing. A stage imports after it has started
+the process that sends its records, which loads MLflow meanwhile."""
 
 
 def test_imports_are_absolute_and_at_the_top():

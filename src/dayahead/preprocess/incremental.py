@@ -35,7 +35,7 @@ ROOMS = ("config", "core", "dataset", "features", "preprocess", "windows")
 """Rooms whose source determines the windows."""
 PACKAGES = (
     *("dask", "dask-cuda", "distributed", "merlin-core", "numpy", "nvtabular", "pandas"),
-    *("pyarrow", "scipy"),
+    *("pyarrow", "scikit-learn", "scipy"),
     # pytz has the rules of time zones for pandas; the others write schema.pbtxt for Merlin.
     *("pytz", "betterproto", "protobuf", "tensorflow-metadata"),
 )
@@ -131,7 +131,6 @@ class FinishedRuns:
         }
         if dataset.items is not None:
             value["items"] = {k: v for k, v in given["items"].items() if k not in READ_BY_DOWNLOAD}
-            value["scikit-learn"] = package_version("scikit-learn")
         self._items_are_timed = dataset.items is not None and dataset.items.time is not None
         self.settings = fingerprint(value)[:16]
         self.looks_ahead = looks_ahead(dataset.all_features)

@@ -14,6 +14,7 @@ from dayahead.features.vocabulary import (
     add_value_counts,
     count_values,
     empty_value_counts,
+    listed_values,
     vocabulary_of,
 )
 from dayahead.windows.folder import n_known
@@ -152,3 +153,44 @@ def test_adding_windows_in_parts_appends_and_equals_adding_them_at_once(contents
     frozen = ["index", "value", "first_window", "first_time"]
     assert whole.select(frozen).slice(0, len(before)).equals(before.select(frozen))
     assert sum(counts["events"].to_pylist()) == sum(len(values) for values in contents)
+
+
+def listed(*values):
+    """Values of a table of items."""
+    return listed_values(pa.chunked_array([pa.array(values, pa.int64())]))
+
+
+def test_listed_values_enter_without_an_event_and_get_their_first_time_later():
+    windows = [
+        ("2026-01-01", window(7)),
+        ("2026-01-01", listed(5, None, 7, 5, 6)),
+        ("2026-01-02", window(6, 4, day=2)),
+        ("2026-01-02", listed(3)),
+    ]
+    table = vocabulary_of(add_value_counts(NO_COUNTS, windows, min_count=0)).to_pydict()
+    assert table["value"] == [7, 5, 6, 4, 3]
+    assert [name[-1] for name in table["first_window"]] == ["1", "1", "1", "2", "2"]
+    assert table["events"] == [1, 0, 1, 1, 0]
+    times = [f"{time:%Y-%m-%d %R}" for time in table["first_time"]]
+    never = "2200-01-01 00:00"
+    assert times == ["2026-01-01 00:00", never, "2026-01-02 00:00", "2026-01-02 00:01", never]
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 9))), min_size=2, max_size=5
+    ),
+    st.integers(1, 4),
+)
+def test_listed_values_may_be_added_in_parts_too(contents, cut):
+    windows = [
+        (f"2026-01-{day:02d}", table)
+        for day, (clicked, known) in enumerate(contents, start=1)
+        for table in (window(*clicked, day=day) if clicked else listed(), listed(*known))
+    ]
+    counts = add_value_counts(NO_COUNTS, windows, min_count=0)
+    first = add_value_counts(NO_COUNTS, windows[: 2 * cut], min_count=0)
+    assert add_value_counts(first, windows[2 * cut :], min_count=0).equals(counts)
+    values = [value for _, table in windows for value in table["value"].to_pylist()]
+    assert counts["value"].to_pylist() == list(dict.fromkeys(values))
+    assert sum(counts["events"].to_pylist()) == sum(len(clicked) for clicked, _ in contents)
