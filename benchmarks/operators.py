@@ -118,7 +118,7 @@ def by_ours(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
         found = zip(ordered, [each[name] for each in counts], strict=True)
         total = add_value_counts(empty_value_counts(pa.int64()), list(found))
         vocabularies[name] = vocabulary_of(total)
-    fitted = fit_features(FEATURES, ordered, len(ordered), vocabularies, "cpu")
+    fitted = fit_features(FEATURES, ordered, len(ordered), vocabularies)
     rules = SessionRules(
         repeats="keep", min_length=2, max_length=LONGEST, truncate="first", past_max_length=0
     )

@@ -7,11 +7,9 @@ from operator import rshift
 from typing import Any
 
 import numpy as np
-from merlin.dag import ColumnSelector
-from nvtabular.ops import Clip, FillMissing, Operator
-from nvtabular.workflow.node import WorkflowNode
 
 from dayahead.core.columns import ITEM_ID
+from dayahead.features.engine import Clip, ColumnSelector, FillMissing, Operator, WorkflowNode
 
 Columns = Mapping[str, Any]
 """Arrow or NumPy arrays by name; numbers are NumPy's, with NaN for null."""

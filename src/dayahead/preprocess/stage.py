@@ -21,7 +21,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dayahead.config.loading import Device
 from dayahead.config.machine import MachineConfig
 from dayahead.config.windows import PreprocessConfig, WindowConfig
 from dayahead.core.columns import EVENT_TYPE, ID_TYPES, SESSION_ID, TIMESTAMP, USER_ID
@@ -51,7 +50,7 @@ from dayahead.preprocess.incremental import (
 from dayahead.preprocess.metadata import WindowCounts, write_merlin_schema
 from dayahead.preprocess.report import check_defects, report_losses
 from dayahead.preprocess.sessions import needs_users, steps_of
-from dayahead.preprocess.workers import Phases, memory_limit, resolve_device, workers
+from dayahead.preprocess.workers import Phases, memory_limit, workers
 from dayahead.windows.folder import (
     GRACE_SUFFIX,
     MANIFEST,
@@ -92,17 +91,16 @@ def preprocess(
     and only the other parts are read. `raw` is the event table, as `download` left it.
 
     Raises:
-        ConfigError: a setting that cannot be met (zone, scheduler, device, fit_windows).
+        ConfigError: a setting that cannot be met (zone, scheduler, fit_windows).
         DataError: no readable event table, no kept window, late rows, or a limit of `quality`.
     """
     with phase("log"):
         log = read_event_log(raw, dataset)
-    device = resolve_device(config)
     # Absolute: workers of an existing cluster have other working directories.
     folder = folder.absolute()
     # Next to the folder, on the same file system: it is renamed into place.
     building = folder.with_name(f".{folder.name}.building")
-    build = Build(raw, log, dataset, window, config, machine, device)
+    build = Build(raw, log, dataset, window, config, machine)
     try:
         run = _finished_run(build, building)
         check_defects(_manifest(run), read_state(run).examples, dataset)
@@ -117,7 +115,7 @@ def preprocess(
 def _finished_run(build: "Build", building: Path) -> Path:
     """Reuse the run of this log, or continue the longest run that fits, or build everything."""
     run, scratch = building / "run", building / "scratch"
-    runs = FinishedRuns(build.dataset, build.window, build.config.fit_windows, build.device)
+    runs = FinishedRuns(build.dataset, build.window, build.config.fit_windows)
     # None comes last: build everything, without an earlier run.
     for key in [*runs.candidates(build.log), None]:
         shutil.rmtree(building, ignore_errors=True)  # left by a killed run, or by a candidate
@@ -158,7 +156,6 @@ class Build:
     window: WindowConfig
     config: PreprocessConfig
     machine: MachineConfig
-    device: Device
 
     def windows(self, run: Path, scratch: Path, previous: RunState) -> None:
         """Complete a run's folder, which holds the files of a previous run.
@@ -173,14 +170,14 @@ class Build:
         limit = max(memory_limit(self.machine) // BYTES_PER_EVENT, 1)
         per_task = min(MAX_EVENTS_PER_TASK, limit)
         is_small = n_events <= per_task
-        with workers(self.machine, self.device, scratch, is_small=is_small) as started:
+        with workers(self.machine, scratch, is_small=is_small) as started:
             phases = Phases(started, scratch)
             # As many buckets as memory requires; for fewer events, one for each thread.
             n_small = min(phases.workers.n_threads, n_events // MIN_EVENTS_PER_TASK)
             n_buckets = max(-(-n_events // per_task), n_small, 1)
             lookups = {key: sorted(run.glob(f"{LOOKUPS}/{key}/*")) for key in (USER_ID, SESSION_ID)}
             job = tasks.Job(
-                *(self.dataset, self.window, self.device, run, lookups, n_buckets, per_task),
+                *(self.dataset, self.window, run, lookups, n_buckets, per_task),
                 span=self.log.span,
             )
             # Chunks are split evenly among threads, so that none is idle while others have much.
@@ -334,14 +331,14 @@ class Build:
                     past_max_length=rules.past_max_length,
                 ),
                 fitted_on=list(windows)[:n],
-                features=fit_features(features, windows, n, vocabularies, self.device),
+                features=fit_features(features, windows, n, vocabularies),
                 title=self.dataset.columns.title,
                 event_type=EVENT_TYPE if self.dataset.columns.event_type else None,
             )
         statistics = read_metadata(Statistics, path)
         by_window = {name: f for name, f in features.items() if f.fit == "look_ahead_window"}
         known = dict(statistics.features)
-        found = fit_features(by_window, windows, 0, vocabularies, self.device)
+        found = fit_features(by_window, windows, 0, vocabularies)
         for name, new in found.items():
             both = {**(known[name].windows or {}), **(new.windows or {})}
             known[name] = replace(known[name], windows=both)
