@@ -83,7 +83,7 @@ class TrainingConfig:
     a CPU most transformers are trained on rows packed with several sessions, and have no groups."""
     loader: Literal["memory", "stream"]
     """stream reads the sessions of a window from disk as they are needed, if they are larger than
-    memory."""
+    memory; not for the architecture memory with a network."""
     precision: Literal["auto", "float32", "bfloat16"]
     """Of the matrix products of a fit; auto: bfloat16 where the device has instructions for it.
     Scores are always float32, and so are recurrent architectures on a GPU."""
