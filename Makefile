@@ -137,8 +137,8 @@ clean:  ## remove .venv and the tools' caches; data, models, results and experim
 # A stamp is removed first and written last, so a failed set-up leaves none.
 $(UV_READY): requirements-setup.txt | .place
 	@rm -f $(UV_READY) $(READY) $(DEV_READY)
-	@.venv/bin/python -c 'import pip, sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null \
-	    || { python=$$(tools/python311 $(PYTHON)) && "$$python" -m venv --clear .venv; }
+	@.venv/bin/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	    || { python=$$(tools/find-python $(PYTHON)) && "$$python" -m venv --clear .venv; }
 	@echo "Setting up .venv: pip and uv"
 	@.venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check --no-deps \
 	    --require-hashes --requirement $< 2> .venv/pip-errors \

@@ -1,4 +1,4 @@
-"""Speed of making sessions from a log: NVTabular's operators, our encoding, and Polars by hand.
+"""Speed of making sessions from a log: our encoding, and Polars by hand.
 
 Items and categories become numbers, the logarithm of the price is standardised, events are grouped
 by session in order of time, lists are cut to 20. A file of the log holds whole sessions, 0.5 M
@@ -27,10 +27,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from dask import compute, delayed
 from distributed import Client, LocalCluster
-from merlin.dag import ColumnSelector
-from merlin.io import Dataset
-from nvtabular import Workflow
-from nvtabular.ops import Categorify, Groupby, ListSlice, LogOp, Normalize
 
 from dayahead.core.columns import DAY, EVENT_TIME, N_RESERVED, TIMESTAMP, VALUE
 from dayahead.dataset.schema import FeatureConfig
@@ -77,7 +73,7 @@ def write_log(folder: Path, millions: float) -> list[Path]:
         n = len(session)
         starts = START + number * DAY + rng.integers(0, DAY, SESSIONS_PER_FILE)
         times = starts[session] + rng.integers(0, DAY // 24, n)
-        times, order = np.unique(times, return_index=True)  # NVTabular's sort is not stable
+        times, order = np.unique(times, return_index=True)
         items = rng.choice(len(shares), len(times), p=shares / shares.sum())
         table = pa.table(
             {
@@ -93,21 +89,6 @@ def write_log(folder: Path, millions: float) -> list[Path]:
     return paths
 
 
-def by_nvtabular(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
-    """NVTabular's own operators; index 3 is the first value of a file of categories."""
-    numbers = CATEGORICAL >> Categorify(out_path=str(folder))
-    numbers += ["price"] >> LogOp() >> Normalize()
-    grouped = numbers + ColumnSelector(["session_id", "event_time"])
-    sessions = grouped >> Groupby(["session_id"], ["event_time"], dict.fromkeys(LISTS, "list"))
-    lists = sessions[[f"{name}_list" for name in LISTS]] >> ListSlice(LONGEST)
-    workflow = Workflow(sessions["session_id"] + lists)
-    dataset = Dataset([str(path) for path in paths], engine="parquet")
-    workflow.fit(dataset)
-    workflow.transform(dataset).to_parquet(str(folder / "sessions"))
-    files = {name: folder / "categories" / f"unique.{name}.parquet" for name in CATEGORICAL}
-    return {name: _from(3, pq.read_table(file)[name]) for name, file in files.items()}
-
-
 def by_ours(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
     """Our encoding, as `preprocess` uses it: files sorted and counted, fitted, encoded as lists."""
     (folder / "sessions").mkdir()
@@ -118,7 +99,7 @@ def by_ours(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
         found = zip(ordered, [each[name] for each in counts], strict=True)
         total = add_value_counts(empty_value_counts(pa.int64()), list(found))
         vocabularies[name] = vocabulary_of(total)
-    fitted = fit_features(FEATURES, ordered, len(ordered), vocabularies, "cpu")
+    fitted = fit_features(FEATURES, ordered, len(ordered), vocabularies)
     rules = SessionRules(
         repeats="keep", min_length=2, max_length=LONGEST, truncate="first", past_max_length=0
     )
@@ -254,11 +235,7 @@ def main() -> None:
         root = Path(folder)
         fast = {"ours": by_ours, "Polars": by_polars}
         time_pipelines(fast, 1, 0.5, root)  # warm-up
-        small = time_pipelines(fast, ROUNDS, SMALL, root)
-        stock = time_pipelines({"NVTabular": by_nvtabular, "Polars": by_polars}, 1, SMALL, root)
-        print(
-            f"ratio at {SMALL} M events: NVTabular / ours {stock['NVTabular'] / small['ours']:.1f}"
-        )
+        time_pipelines(fast, ROUNDS, SMALL, root)
         large = time_pipelines(fast, ROUNDS, LARGE, root)
         print(f"ratio at {LARGE} M events: ours / Polars {large['ours'] / large['Polars']:.2f}")
 

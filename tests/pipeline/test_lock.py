@@ -48,6 +48,29 @@ def test_run_cuda_and_development_share_what_tests_need_of_cuda():
     assert not [name for name in run if name.startswith(("nvidia-", "cuda-"))]
 
 
+OVERRIDDEN = {
+    "merlin-core 23.8.0 has requirement pandas<1.6.0dev0,>=1.2.0": "pandas",
+    "merlin-core 23.8.0 requires dask-cuda": "dask-cuda",
+    "merlin-core 23.8.0 requires pynvml": "pynvml",
+    "nvtabular 23.8.0 requires merlin-dataloader": "merlin-dataloader",
+}
+"""What `pip check` complains of, and what the lock overrides for it."""
+
+
+def test_only_merlins_bounds_that_the_lock_overrides_are_not_met():
+    command = [sys.executable, "-m", "pip", "check", "--disable-pip-version-check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = {line.split(", ")[0] if " requires " in line else line.partition(", but")[0]
+             for line in done.stdout.splitlines()}  # fmt: skip
+    assert found == {*OVERRIDDEN}
+    assert names(PROJECT["tool"]["uv"]["override-dependencies"]) == {*OVERRIDDEN.values()}
+
+
+def test_the_pandas_that_overrides_merlins_is_that_of_the_project():
+    (wanted,) = (each for each in PROJECT["project"]["dependencies"] if each.startswith("pandas="))
+    assert wanted in PROJECT["tool"]["uv"]["override-dependencies"]
+
+
 def test_packages_are_built_by_the_setuptools_that_is_installed():
     both = {*pins("")} & {*pins("-setup")}
     assert "setuptools" in both

@@ -52,12 +52,13 @@ def test_descriptions_are_printed_as_a_reader_types_them(project):
 
 
 def test_another_python_version_is_an_error_of_one_line_and_leaves_nothing(project):
-    python = interpreter(project / "python3.12", "3.12.1")
+    python = interpreter(project / "python3.10", "3.10.13")
     done = make(project, "test", f"PYTHON={python}")
     assert done.returncode != 0
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-    assert "needs Python 3.11" in line
-    assert f"{python} here is 3.12.1" in line
+    assert "needs Python 3.11 or later" in line
+    assert f"{python} here is 3.10.13" in line
+    assert "uv python install 3.13" in line
     assert "make test PYTHON=" in line
     assert not (project / ".venv").exists()
 
@@ -210,7 +211,17 @@ def test_an_environment_in_its_place_is_used(project):
 
 def test_the_interpreter_of_an_environment_is_found():
     """`make` inside .venv must not build .venv from itself."""
-    command = [str(ROOT / "tools" / "python311"), sys.executable]
+    command = [str(ROOT / "tools" / "find-python"), sys.executable]
     found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     assert Path(found) == Path(sys._base_executable)
     assert Path(found) != Path(sys.executable) or sys.prefix == sys.base_prefix
+
+
+def test_the_newest_python_on_the_path_is_taken(tmp_path):
+    for version in ("3.11.7", "3.13.0", "3.12.1"):
+        name = "python" + version.rpartition(".")[0]
+        interpreter(tmp_path / name, version, then=f"echo {name}")
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    command = [str(ROOT / "tools" / "find-python")]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout == "python3.13\n"

@@ -174,7 +174,7 @@ CALENDAR_WINDOWS = [
 
 def preprocess_config(**changes: Any) -> PreprocessConfig:
     """On the CPU, features fitted to the first window."""
-    value = {"device": "cpu", "fit_windows": 1, "rebuild": False}
+    value = {"fit_windows": 1, "rebuild": False}
     return validated(PreprocessConfig, {**value, **changes}, "params.yaml")
 
 

@@ -130,7 +130,7 @@ OTHER = {
         "momentum": 0.5,
         "max_grad_norm": 2.0,
         "length_groups": 1,
-        "loader": "nvtabular",
+        "loader": "stream",
         "precision": "bfloat16",
         "seed": 2,
     },

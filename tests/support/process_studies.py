@@ -27,7 +27,7 @@ VARIANTS = {
     "features": ({"features": ["category", "price"]}, "clm", {}),
     "sampled": ({}, "clm", {}),
     "gru4rec": (GRU4REC["model"], "clm", GRU4REC["training"]),
-    "streamed": ({}, "clm", {"loader": "nvtabular"}),
+    "streamed": ({}, "clm", {"loader": "stream"}),
     **{
         name: ({"architecture": name}, "clm", {})
         for name in ("transitions", "vstan", "slist", "memory")

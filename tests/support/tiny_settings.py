@@ -89,7 +89,7 @@ NIGHTLY = SHIPPED["nightly"] | {
 }
 SECTIONS = {
     "window": WINDOW,
-    "preprocess": {"device": "cpu", "fit_windows": 1, "rebuild": False},
+    "preprocess": {"fit_windows": 1, "rebuild": False},
     "model": MODEL,
     "task": TASK,
     "loss": LOSS,

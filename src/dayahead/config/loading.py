@@ -47,7 +47,6 @@ Duration = Annotated[str, AfterValidator(_check_duration)]
 FiniteMapping = Annotated[dict[str, Any], AfterValidator(_check_finite)]
 TimeZone = Annotated[str, AfterValidator(_check_zone)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
-Device = Literal["cpu", "cuda"]
 # Bounds far above useful values: a typing error must neither hang the machine nor fill its memory.
 Positive = Annotated[float, Field(gt=0, le=1e6)]
 NonNegative = Annotated[float, Field(ge=0, le=1e6)]

@@ -88,9 +88,9 @@ class TrainingConfig:
     length_groups: Size
     """Most groups of similar length in which a batch goes through the backbone, to save padding. On
     a CPU most transformers are trained on rows packed with several sessions, and have no groups."""
-    loader: Annotated[Literal["memory", "nvtabular"], EVERY_MODEL]
-    """nvtabular streams windows from disk (merlin-dataloader), if they are larger than memory; not
-    the times of events, which memory and the baselines of sessions read."""
+    loader: Annotated[Literal["memory", "stream"], EVERY_MODEL]
+    """stream reads the sessions of a window from disk as they are needed, if they are larger than
+    memory; not for the architecture memory with a network."""
     precision: Literal["auto", "float32", "bfloat16"]
     """Of the matrix products of a fit; auto: bfloat16 where the device has instructions for it.
     Scores are always float32, and so are recurrent architectures on a GPU."""

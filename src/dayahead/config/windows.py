@@ -59,8 +59,6 @@ class WindowConfig:
 class PreprocessConfig:
     """How the event log becomes window files."""
 
-    device: Literal["auto", "cpu", "cuda"]
-    """cuda needs cuDF, which does not install beside the lock; auto: cpu without it."""
     fit_windows: Count
     """Initial windows whose train sessions features are fitted on; they are never evaluated."""
     rebuild: bool

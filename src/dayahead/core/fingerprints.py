@@ -45,8 +45,10 @@ def source_fingerprint(*rooms: str) -> str:
 def _syntax(node: object) -> object:
     """Return a syntax tree as tuples, without its positions and docstrings."""
     if isinstance(node, ast.AST):
-        parts = (_syntax(getattr(node, name, None)) for name in node._fields)
-        return type(node).__name__, *parts
+        # Newer versions of Python have more fields, which are empty here.
+        parts = ((name, getattr(node, name, None)) for name in node._fields)
+        given = [(name, _syntax(part)) for name, part in parts if part not in (None, [])]
+        return type(node).__name__, *given
     if isinstance(node, list):
         return [_syntax(each) for each in node if not _is_docstring(each)]
     return node

@@ -131,7 +131,7 @@ def _candidates(walls: pa.Array, zone: str) -> tuple[_Ints, _Ints, _Flags]:
     And which times do not exist.
     """
     # For null a time that is in all zones and occurs once.
-    given = pd.DatetimeIndex(pc.fill_null(walls, _PLAIN_TIME).to_pandas())
+    given = pd.DatetimeIndex(pc.fill_null(walls, _PLAIN_TIME).to_pandas()).as_unit("us")
     none = np.zeros(len(given), bool)
     # pandas moves a time that does not exist by what it is given: the hour that is left out.
     first, second = (
@@ -139,10 +139,10 @@ def _candidates(walls: pa.Array, zone: str) -> tuple[_Ints, _Ints, _Flags]:
         for is_first in (True, False)
     )
     missing = np.asarray(first.isna())
-    hours = [first.asi8 // 1000, second.asi8 // 1000]
+    hours = [first.asi8, second.asi8]
     if missing.any():
         before = given - pd.Timedelta(days=1)
         shifted = before.tz_localize(zone, ambiguous=none, nonexistent="shift_forward")
         for each in hours:
-            each[missing] = (shifted.asi8 // 1000 + DAY)[missing]
+            each[missing] = (shifted.asi8 + DAY)[missing]
     return hours[0], hours[1], missing

@@ -1,7 +1,7 @@
 """Tables that DuckDB puts in order, on the disk where memory is short: its own, Delta, Iceberg."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -89,15 +89,19 @@ def open_iceberg(url: str, shown: str, scratch: Path) -> Iterator[Table]:
         UnreachableError: there is no such table.
     """
     catalogs, tables = (library(f"pyiceberg.{name}", "iceberg") for name in ("catalog", "table"))
-    with opening(shown, _ADVICE):
-        if url.startswith(ICEBERG):
-            parts = urlsplit(url)
-            table = catalogs.load_catalog(parts.netloc).load_table(unquote(parts.path.strip("/")))
-        else:
-            table = tables.StaticTable.from_metadata(url)
-        connection, snapshot = _connected(scratch), table.current_snapshot()
-        schema = table.schema().as_arrow()
-    with connection:
+    with ExitStack() as stack:
+        with opening(shown, _ADVICE):
+            if url.startswith(ICEBERG):
+                parts = urlsplit(url)
+                catalog = stack.enter_context(catalogs.load_catalog(parts.netloc))
+                table = catalog.load_table(unquote(parts.path.strip("/")))
+            else:
+                table = tables.StaticTable.from_metadata(url)
+            connection, snapshot = (
+                stack.enter_context(_connected(scratch)),
+                table.current_snapshot(),
+            )
+            schema = table.schema().as_arrow()
         version = f"{table.metadata.table_uuid} {snapshot and snapshot.snapshot_id}"
         yield _Ordered(connection, shown, _LOG, schema, version, partial(_iceberg_rows, table))
 

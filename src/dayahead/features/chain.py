@@ -1,20 +1,28 @@
 """A feature's operators in sequence: as part of a workflow, or on arrays."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import rshift
 from typing import Any
 
 import numpy as np
-from merlin.dag import ColumnSelector
-from nvtabular.ops import Clip, FillMissing, Operator
-from nvtabular.workflow.node import WorkflowNode
+from numpy.typing import NDArray
 
 from dayahead.core.columns import ITEM_ID
+from dayahead.features.engine import (
+    Clip,
+    ColumnSelector,
+    FillMissing,
+    LogOp,
+    Normalize,
+    Operator,
+    WorkflowNode,
+)
 
 Columns = Mapping[str, Any]
 """Arrow or NumPy arrays by name; numbers are NumPy's, with NaN for null."""
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -42,13 +50,36 @@ class Chain:
 
 
 def _transform(operator: Operator, columns: Columns) -> Columns:
-    match operator:  # NVTabular computes the first two on data frames only
-        case Clip():
-            low = operator.min_value
-            return {name: np.where(array < low, low, array) for name, array in columns.items()}
-        case FillMissing():
-            fill = operator.fill_val
-            return {n: np.where(np.isnan(array), fill, array) for n, array in columns.items()}
-        case _:
-            found: Columns = operator.transform(ColumnSelector(list(columns)), columns)
-            return found
+    """Compute NVTabular's operators here; ours read frames and arrays alike."""
+    for type_, function in ON_ARRAYS.items():
+        if isinstance(operator, type_):
+            return {name: function(operator, name, array) for name, array in columns.items()}
+    found: Columns = operator.transform(ColumnSelector(list(columns)), columns)
+    return found
+
+
+def _clip(operator: Clip, _: str, array: Array) -> Array:
+    return np.where(array < operator.min_value, operator.min_value, array)
+
+
+def _fill(operator: FillMissing, _: str, array: Array) -> Array:
+    return np.where(np.isnan(array), operator.fill_val, array)
+
+
+def _log(operator: LogOp, _: str, array: Array) -> Array:
+    return np.asarray(np.log(array.astype(operator.output_dtype) + 1))
+
+
+def _normalise(operator: Normalize, name: str, array: Array) -> Array:
+    mean, std = operator.means[name], operator.stds[name]
+    centred = array - mean
+    return np.asarray(centred / std if std > 0 else centred, operator.output_dtype)
+
+
+ON_ARRAYS: dict[type[Operator], Callable[[Any, str, Array], Array]] = {
+    Clip: _clip,
+    FillMissing: _fill,
+    LogOp: _log,
+    Normalize: _normalise,
+}
+"""NVTabular's operators on an array: from operator, name of the column, and column."""

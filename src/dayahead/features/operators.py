@@ -1,8 +1,7 @@
 """NVTabular operators: vocabulary lookup, cyclic time, item age, and the scales of numbers.
 
-Columns pass through Arrow, so each works on pandas and cudf frames and on dicts of arrays alike. A
-frame's event_time is int64, microseconds since 1970, UTC: pandas 1.5 has only nanoseconds, which
-end in 2262.
+Columns pass through Arrow, so each works on pandas frames and on dicts of arrays alike. A frame's
+event_time is int64, microseconds since 1970, UTC.
 """
 
 from typing import Any, ClassVar
@@ -12,10 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from dask.delayed import Delayed, delayed
-from merlin.dag import ColumnSelector
-from merlin.schema import Tags
 from numpy.typing import NDArray
-from nvtabular.ops import LogOp, Operator, StatOperator
 from scipy.special import ndtri
 
 from dayahead.core.columns import (
@@ -30,10 +26,11 @@ from dayahead.core.columns import (
 )
 from dayahead.core.errors import ConfigError
 from dayahead.features.arrays import Ints
+from dayahead.features.engine import ColumnSelector, LogOp, Operator, StatOperator, Tags
 from dayahead.features.vocabulary import KnownValues
 
 Frame = Any
-"""A pandas or a cudf data frame, or a dict of arrays."""
+"""A pandas data frame, or a dict of arrays."""
 Series = Any
 """One of its columns: a series, or an Arrow or a NumPy array."""
 Floats = NDArray[np.float64]
@@ -258,9 +255,7 @@ class GaussRank(Continuous, StatOperator):  # type: ignore[misc]
 
 def to_arrow(column: Series, type_: pa.DataType) -> pa.Array:
     """Convert a column of a frame to Arrow; NaN becomes null."""
-    if isinstance(column, pd.Series | np.ndarray | pa.Array):
-        return pa.array(column, type_, from_pandas=True)
-    return column.to_arrow().cast(type_)
+    return pa.array(column, type_, from_pandas=True)
 
 
 def _int64(column: Series) -> NDArray[np.int64]:
@@ -275,13 +270,13 @@ def local_time(instants: NDArray[np.int64], timezone: str) -> NDArray[np.int64]:
     """
     index = pd.DatetimeIndex(instants.astype("datetime64[us]")).tz_localize("UTC")
     try:
-        local: NDArray[np.int64] = index.tz_convert(timezone).tz_localize(None).asi8 // 1000
-    except (KeyError, ValueError):  # pytz's unknown zone is a KeyError
+        local = index.tz_convert(timezone).tz_localize(None)
+    except (KeyError, ValueError):  # an unknown zone is a KeyError
         raise ConfigError(
             f"params.yaml: window.timezone: no such zone (got {timezone!r}); "
             f"expected an IANA name such as Europe/Oslo"
         ) from None
-    return local
+    return np.asarray(local.as_unit("us").asi8)
 
 
 def floats(column: Series) -> Floats:

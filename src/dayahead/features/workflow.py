@@ -14,24 +14,28 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from merlin.core.compat import cudf
-from merlin.io import Dataset
-from merlin.schema import ColumnSchema, Schema, Tags
 from numpy.typing import NDArray
-from nvtabular import Workflow
-from nvtabular.ops import Clip, FillMissing, Normalize, Operator
 
-from dayahead.config.loading import Device
 from dayahead.core.columns import EVENT_TIME, ID_TYPES, ITEM_ID, TIMESTAMP, VALUE, IdType
 from dayahead.dataset.features import FeatureConfig
 from dayahead.features.arrays import Ints
 from dayahead.features.chain import Chain
+from dayahead.features.engine import (
+    Clip,
+    ColumnSchema,
+    Dataset,
+    FillMissing,
+    Normalize,
+    Operator,
+    Schema,
+    Tags,
+    Workflow,
+)
 from dayahead.features.input_types import input_types
 from dayahead.features.operators import (
     LARGEST,
     CyclicTime,
     FixedScale,
-    Frame,
     GaussRank,
     ItemAge,
     Log1p,
@@ -130,7 +134,6 @@ def fit_features(
     paths: Mapping[str, Path],
     fit_windows: int,
     vocabularies: Vocabularies,
-    device: Device,
 ) -> dict[str, FeatureStatistics]:
     """Fit the features on train events.
 
@@ -139,7 +142,6 @@ def fit_features(
         paths: event tables with a column `train`, by kept window, in order of time.
         fit_windows: how many of the windows features are fitted on, unless they look ahead.
         vocabularies: that of item_id gives the items' ages.
-        device: where to compute.
 
     Returns:
         Statistics by feature; a feature without fitted numbers has only kind and columns. With
@@ -148,7 +150,7 @@ def fit_features(
 
     def fit(kind: str, chosen: Sequence[Path]) -> dict[str, NumberStatistics]:
         names = [name for name, each in features.items() if each.is_fitted and each.fit == kind]
-        return _fit_numbers(names, features, chosen, vocabularies, device) if names else {}
+        return _fit_numbers(names, features, chosen, vocabularies) if names else {}
 
     files = list(paths.values())
     numbers = fit("first_windows", files[:fit_windows]) | fit("look_ahead", files)
@@ -174,7 +176,6 @@ def _fit_numbers(
     features: Mapping[str, FeatureConfig],
     paths: Sequence[Path],
     vocabularies: Vocabularies,
-    device: Device,
 ) -> dict[str, NumberStatistics]:
     """Fit numeric features on some files, a Dask partition per file."""
     vocabulary = vocabularies[ITEM_ID]
@@ -190,15 +191,15 @@ def _fit_numbers(
             types[category[0]] = ID_TYPES[category[1]]
         operators.append(NumberOperators(name, feature.kind, feature.scaling, category))
     nodes = [each.chain(vocabulary).node(items) for each in operators]
-    empty = to_frame(pa.schema(types.items()).empty_table(), "cpu")
+    empty = to_frame(pa.schema(types.items()).empty_table())
     frames = dd.from_map(_train_events, paths, types=types, meta=empty)
-    Workflow(sum(nodes[1:], nodes[0])).fit(Dataset(frames, cpu=device == "cpu"))
+    Workflow(sum(nodes[1:], nodes[0])).fit(Dataset(frames, cpu=True))
     return {each.name: each.statistics() for each in operators}
 
 
 def _train_events(path: Path, types: Types) -> pd.DataFrame:
     table = pq.read_table(path, columns=list(types), filters=pc.field("train"))
-    return to_frame(input_table(table, types), "cpu")
+    return to_frame(input_table(table, types))
 
 
 def build_workflow(
@@ -214,7 +215,8 @@ def build_workflow(
     chains = feature_chains(statistics, vocabularies, n_known)
     node = sum((chain.node(items) for chain in chains), items)
     schema = Schema([ColumnSchema(name) for name in input_types(statistics)])
-    return Workflow(node).fit_schema(schema)
+    workflow: Workflow = Workflow(node).fit_schema(schema)
+    return workflow
 
 
 def feature_chains(
@@ -241,7 +243,6 @@ def encode(
     events: pa.Table,
     statistics: Statistics,
     vocabularies: Vocabularies,
-    device: Device = "cpu",
     n_known: Mapping[str, Ints] | None = None,
 ) -> pa.Table:
     """Encode raw events, row by row: item_id and every feature's columns, int32 or float32.
@@ -254,12 +255,8 @@ def encode(
     if len(events) == 0:  # Merlin loses the columns of empty frames
         return schema.empty_table()
     workflow = build_workflow(statistics, vocabularies, n_known)
-    frame = to_frame(input_table(events, input_types(statistics)), device)
-    encoded = workflow.transform(frame)
-    if isinstance(encoded, pd.DataFrame):
-        table = pa.Table.from_pandas(encoded, preserve_index=False)
-    else:
-        table = encoded.to_arrow(preserve_index=False)
+    frame = to_frame(input_table(events, input_types(statistics)))
+    table = pa.Table.from_pandas(workflow.transform(frame), preserve_index=False)
     return table.replace_schema_metadata().select(schema.names).cast(schema)
 
 
@@ -268,7 +265,6 @@ def encode_lists(
     first: Sequence[int] | NDArray[np.int64],
     statistics: Statistics,
     vocabularies: Vocabularies,
-    device: Device = "cpu",
     n_known: Mapping[str, Ints] | None = None,
 ) -> pa.Table:
     """Encode raw events and split them into lists, one per session.
@@ -279,7 +275,7 @@ def encode_lists(
     Returns:
         A row per list: item_id, event_time and the features' columns.
     """
-    table = encode(events, statistics, vocabularies, device, n_known)
+    table = encode(events, statistics, vocabularies, n_known)
     table = table.add_column(1, EVENT_TIME, events[EVENT_TIME].cast(TIMESTAMP))
     offsets = pa.array(np.append(first, len(events)).astype(np.int32))
     lists = [pa.ListArray.from_arrays(offsets, column.combine_chunks()) for column in table.columns]
@@ -314,9 +310,7 @@ def input_table(events: pa.Table, types: Types) -> pa.Table:
     return pa.table(columns)
 
 
-def to_frame(table: pa.Table, device: Device) -> Frame:
-    """Convert a table to a data frame on the device."""
-    if device == "cuda":
-        return cudf.DataFrame.from_arrow(table)
+def to_frame(table: pa.Table) -> pd.DataFrame:
+    """Convert a table to a data frame."""
     # Int64 keeps 19-digit ids exact next to nulls; numpy would turn the column into floats.
     return table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)

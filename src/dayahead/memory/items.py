@@ -94,9 +94,9 @@ class ItemMemory(Memory):
         New items without a click, which have no share yet, are no part of the sum.
         """
         later, clicks = nearest(self.channels, "later", 1.0), nearest(self.channels, "clicks", 2.0)
-        counts = counts[:, later] + 0.05 * counts[:, clicks].astype(np.float64)
+        weighted = counts[:, later] + 0.05 * counts[:, clicks].astype(np.float64)
         # Above 0 for every item: features take the logarithm of shares.
-        smoothed = counts + 0.01 * self.is_seen + 1e-6
+        smoothed = weighted + 0.01 * self.is_seen + 1e-6
         smoothed[:N_RESERVED] = 1e-6
         is_part = self.is_seen
         is_part[: N_RESERVED + n_old] = True

@@ -241,9 +241,9 @@ def _posted(items: Columns, offsets: Ints, n: int, n_latest: int) -> tuple[Ints,
     ends = np.cumsum(counts)
     sessions = np.empty(ends[-1], np.int32)
     place = ends.copy()  # each item's postings are written from the last to the first
-    for i in np.flatnonzero(is_posted):
-        place[items[i] + 1] -= 1
-        sessions[place[items[i] + 1]] = session_of[i]
+    for posted in np.flatnonzero(is_posted):
+        place[items[posted] + 1] -= 1
+        sessions[place[items[posted] + 1]] = session_of[posted]
     return ends, sessions
 
 

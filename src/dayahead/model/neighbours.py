@@ -80,7 +80,7 @@ def _falling(name: Decay, steps: Ints, first: int) -> Floats:
     """
     match name:
         case "linear":
-            return np.maximum(1 - 0.1 * (steps - first), 0)
+            return np.asarray(np.maximum(1 - 0.1 * (steps - first), 0))
         case "log":
             return np.asarray(1 / np.log10(steps - first + 1.7))
         case "div":

@@ -103,4 +103,4 @@ def _local_days(
     midnights = pd.DatetimeIndex(dates).tz_localize(
         window.timezone, nonexistent="shift_forward", ambiguous=np.ones(len(dates), dtype=bool)
     )
-    return _names(dates[:-1]), midnights.asi8 // 1000
+    return _names(dates[:-1]), midnights.as_unit("us").asi8

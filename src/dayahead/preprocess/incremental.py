@@ -18,7 +18,6 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from dayahead.config.loading import Device
 from dayahead.config.windows import WindowConfig
 from dayahead.core.cache import Cache, UnreadableEntryError, link_tree, reading_entry
 from dayahead.core.files import read_json
@@ -34,10 +33,11 @@ from dayahead.windows.metadata import Statistics, WindowsManifest, read_metadata
 ROOMS = ("config", "core", "dataset", "features", "preprocess", "windows")
 """Rooms whose source determines the windows."""
 PACKAGES = (
-    *("dask", "dask-cuda", "distributed", "merlin-core", "numpy", "nvtabular", "pandas"),
+    *("dask", "distributed", "merlin-core", "numpy", "nvtabular", "pandas"),
     *("pyarrow", "scikit-learn", "scipy"),
-    # pytz has the rules of time zones for pandas; the others write schema.pbtxt for Merlin.
-    *("pytz", "betterproto", "protobuf", "tensorflow-metadata"),
+    # tzdata has the rules of time zones where the system has none; the others write schema.pbtxt
+    # for Merlin.
+    *("tzdata", "betterproto", "protobuf", "tensorflow-metadata"),
 )
 WINDOW_SETTINGS = ("unit", "length", "origin", "timezone", "min_sessions", "overrun", "grace")
 """Settings that shape the windows; the others only select which windows are trained on."""
@@ -117,15 +117,12 @@ class RunState:
 class FinishedRuns:
     """Finished runs of the same settings, as entries of the cache."""
 
-    def __init__(
-        self, dataset: DatasetConfig, window: WindowConfig, fit_windows: int, device: Device
-    ) -> None:
+    def __init__(self, dataset: DatasetConfig, window: WindowConfig, fit_windows: int) -> None:
         given = asdict(dataset)
         value = {
             "dataset": {key: given[key] for key in ("columns", "sessions", "features", "split")},
             "window": {key: getattr(window, key) for key in WINDOW_SETTINGS},
             "fit_windows": fit_windows,
-            "device": device,
             "source": source_fingerprint(*ROOMS),
             "packages": {name: package_version(name) for name in PACKAGES},
         }

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dayahead.config.loading import Device
 from dayahead.core.columns import FIRST_WINDOW, ITEM_ID
 from dayahead.core.files import write_parquet
 from dayahead.core.phases import in_phase
@@ -25,7 +24,6 @@ def write_items(
     run: Path,
     statistics: Statistics,
     vocabularies: Vocabularies,
-    device: Device,
 ) -> None:
     """Append the rows that new windows know to a run's items.parquet.
 
@@ -37,7 +35,7 @@ def write_items(
     is_known = positions < len(windows.names)
     rows = np.flatnonzero(is_known & (positions >= windows.n_written) & known.is_newest(positions))
     table = items.table.take(pa.array(rows))
-    found = encode(table, statistics.select(items.config.items.features), vocabularies, device)
+    found = encode(table, statistics.select(items.config.items.features), vocabularies)
     names = pa.array(windows.names, pa.string()).take(pa.array(positions[rows]))
     found = found.add_column(0, FIRST_WINDOW, names)
     for name in items.config.items.availability:

@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from merlin.schema import ColumnSchema, Schema, Tags
-from merlin.schema.io.tensorflow_metadata import TensorflowMetadata
 
 from dayahead.config.windows import WindowConfig
 from dayahead.core.columns import (
@@ -26,6 +24,7 @@ from dayahead.core.columns import (
 )
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.files import write_text
+from dayahead.features.engine import ColumnSchema, Schema, Tags, TensorflowMetadata
 from dayahead.features.workflow import Vocabularies, build_workflow, encoded_columns
 from dayahead.preprocess.calendar import Calendar
 from dayahead.preprocess.defects import SESSION_DAYS, SESSION_USERS

@@ -230,7 +230,7 @@ def _roles_without_grace(
     lengths = np.bincount(of_event[alive & ~in_grace], minlength=len(roles))
     is_cut = np.bincount(of_event[alive & in_grace], minlength=len(roles)) > 0
     roles[:, train] &= ~is_cut | (lengths >= rules.min_length)
-    others = np.delete(roles, train, axis=1).any(axis=1)
+    others: Flags = np.asarray(np.delete(roles, train, axis=1).any(axis=1))
     has_role: Flags = others[of_event] | (roles[:, train][of_event] & ~in_grace)
     return has_role
 

@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dayahead.config.loading import Device
 from dayahead.config.machine import MachineConfig
 from dayahead.config.windows import PreprocessConfig, WindowConfig
 from dayahead.core.columns import EVENT_TYPE, SESSION_ID, TIMESTAMP, USER_ID
@@ -54,7 +53,7 @@ from dayahead.preprocess.metadata import WindowCounts, write_merlin_schema
 from dayahead.preprocess.report import check_defects, report_losses
 from dayahead.preprocess.sessions import needs_users, steps_of
 from dayahead.preprocess.vocabularies import grow_vocabularies
-from dayahead.preprocess.workers import Phases, memory_limit, resolve_device, workers
+from dayahead.preprocess.workers import Phases, memory_limit, workers
 from dayahead.windows.folder import (
     GRACE_SUFFIX,
     ITEMS,
@@ -95,17 +94,16 @@ def preprocess(
     and only the other parts are read. `raw` is the event table, as `download` left it.
 
     Raises:
-        ConfigError: a setting that cannot be met (zone, scheduler, device, fit_windows).
+        ConfigError: a setting that cannot be met (zone, scheduler, fit_windows).
         DataError: no readable event table, no kept window, late rows, or a limit of `quality`.
     """
     with phase("log"):
         log = read_event_log(raw, dataset)
-    device = resolve_device(config)
     # Absolute: workers of an existing cluster have other working directories.
     folder = folder.absolute()
     # Next to the folder, on the same file system: it is renamed into place.
     building = folder.with_name(f".{folder.name}.building")
-    build = Build(raw, log, dataset, window, config, machine, device)
+    build = Build(raw, log, dataset, window, config, machine)
     try:
         run = _finished_run(build, building)
         check_defects(_manifest(run), read_state(run).examples, dataset)
@@ -120,7 +118,7 @@ def preprocess(
 def _finished_run(build: "Build", building: Path) -> Path:
     """Reuse the run of this log, or continue the longest run that fits, or build everything."""
     run, scratch = building / "run", building / "scratch"
-    runs = FinishedRuns(build.dataset, build.window, build.config.fit_windows, build.device)
+    runs = FinishedRuns(build.dataset, build.window, build.config.fit_windows)
     # None comes last: build everything, without an earlier run.
     for key in [*runs.candidates(build.log), None]:
         shutil.rmtree(building, ignore_errors=True)  # left by a killed run, or by a candidate
@@ -161,7 +159,6 @@ class Build:
     window: WindowConfig
     config: PreprocessConfig
     machine: MachineConfig
-    device: Device
 
     def windows(self, run: Path, scratch: Path, previous: RunState) -> None:
         """Complete a run's folder, which holds the files of a previous run.
@@ -177,14 +174,14 @@ class Build:
         limit = max(memory_limit(self.machine) // BYTES_PER_EVENT, 1)
         per_task = min(MAX_EVENTS_PER_TASK, limit)
         is_small = n_events <= per_task
-        with workers(self.machine, self.device, scratch, is_small=is_small) as started:
+        with workers(self.machine, scratch, is_small=is_small) as started:
             phases = Phases(started, scratch)
             # As many buckets as memory requires; for fewer events, one for each thread.
             n_small = min(phases.workers.n_threads, n_events // MIN_EVENTS_PER_TASK)
             n_buckets = max(-(-n_events // per_task), n_small, 1)
             lookups = {key: sorted(run.glob(f"{LOOKUPS}/{key}/*")) for key in (USER_ID, SESSION_ID)}
             job = tasks.Job(
-                *(self.dataset, self.window, self.device, run, lookups, n_buckets, per_task),
+                *(self.dataset, self.window, run, lookups, n_buckets, per_task),
                 span=self.log.span,
                 items=scratch / ITEMS if items else None,
             )
@@ -304,7 +301,7 @@ class Build:
         windows = dict(zip(names, paths, strict=True))
         statistics = self._statistics(output / STATISTICS, windows, vocabularies, items)
         if known is not None:
-            write_items(known, job.run, statistics, vocabularies, self.device)
+            write_items(known, job.run, statistics, vocabularies)
         write_json(output / STATISTICS, statistics.as_json())
         write_merlin_schema(output / "schema.pbtxt", statistics, vocabularies)
         ends = [name + GRACE_SUFFIX for name in names]
@@ -352,7 +349,7 @@ class Build:
         statistics = read_metadata(Statistics, path)
         by_window = {name: f for name, f in features.items() if f.fit == "look_ahead_window"}
         known = dict(statistics.features)
-        found = fit_features(by_window, windows, 0, vocabularies, self.device)
+        found = fit_features(by_window, windows, 0, vocabularies)
         for name, new in found.items():
             both = {**(known[name].windows or {}), **(new.windows or {})}
             known[name] = replace(known[name], windows=both)
@@ -362,7 +359,7 @@ class Build:
         self, windows: Mapping[str, Path], vocabularies: Mapping[str, pa.Table]
     ) -> dict[str, FeatureStatistics]:
         features, n = self.dataset.all_features, self.config.fit_windows
-        found = fit_features(features, windows, n, vocabularies, self.device)
+        found = fit_features(features, windows, n, vocabularies)
         of_items = self.dataset.items.features if self.dataset.items else {}
         return found | {name: replace(found[name], of_item=True) for name in of_items}
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dayahead.config.loading import Device
 from dayahead.config.windows import WindowConfig
 from dayahead.core.columns import (
     EVENT_ID,
@@ -67,7 +66,6 @@ class Job:
 
     dataset: DatasetConfig
     window: WindowConfig
-    device: Device
     run: Path
     """Folder of the run; `preprocess.incremental` says what is in it."""
     lookups: Mapping[str, Sequence[Path]]
@@ -225,7 +223,7 @@ def write_windows(
 
     def encoded(events: pa.Table, first: Ints, windows: Ints) -> pa.Table:
         known = {column: sizes[windows] for column, sizes in n_known.items()}
-        return encode_lists(events, first, statistics, vocabularies, job.device, known)
+        return encode_lists(events, first, statistics, vocabularies, known)
 
     parts = [pq.read_table(path) for path in paths]
     events = pa.concat_tables(parts)

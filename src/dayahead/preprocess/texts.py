@@ -84,4 +84,4 @@ def unit_length(vectors: NDArray[Any], least: float = 0.0) -> Floats32:
     """Divide vectors, shape [n, dimensions], by their length; those of at most `least` become 0."""
     length = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
     scaled = np.divide(vectors, length, out=np.zeros(vectors.shape), where=length > least)
-    return scaled.astype(np.float32)
+    return np.asarray(scaled, np.float32)

@@ -11,14 +11,10 @@ from typing import Any, TypeVar
 import dask
 import psutil
 from dask.utils import parse_bytes
-from dask_cuda import LocalCUDACluster
 from distributed import Client, KilledWorker, LocalCluster
-from merlin.core.compat import HAS_GPU, cudf
 from tqdm import tqdm
 
-from dayahead.config.loading import Device
 from dayahead.config.machine import MachineConfig
-from dayahead.config.windows import PreprocessConfig
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.phases import note_peak, peak_memory
 from dayahead.core.phases import phase as counted
@@ -34,22 +30,6 @@ _ADDRESS = "DASK_SCHEDULER_ADDRESS"
 _log = logging.getLogger(__name__)
 
 
-def resolve_device(config: PreprocessConfig) -> Device:
-    """Resolve `auto`: cuda where cudf is importable and a GPU is there.
-
-    Raises:
-        ConfigError: cuda is demanded and not available.
-    """
-    has_cuda = cudf is not None and HAS_GPU
-    if config.device == "cuda" and not has_cuda:
-        raise ConfigError(
-            "params.yaml: preprocess.device: cuda needs a GPU and cuDF, and "
-            f"{'no GPU was found' if cudf is not None else 'cudf is not importable'}; "
-            "no cuDF installs beside the locked pandas: set it to cpu or auto"
-        )
-    return "cuda" if has_cuda and config.device != "cpu" else "cpu"
-
-
 @dataclass(frozen=True)
 class Workers:
     """Run tasks; they and this process share a file system."""
@@ -62,9 +42,7 @@ class Workers:
 
 
 @contextmanager
-def workers(
-    config: MachineConfig, device: Device, scratch: Path, *, is_small: bool = False
-) -> Iterator[Workers]:
+def workers(config: MachineConfig, scratch: Path, *, is_small: bool = False) -> Iterator[Workers]:
     """Connect to the scheduler that Dask's configuration names, or start workers for the stage.
 
     Tables travel through files in `scratch`. Where the settings leave it open, work that `is_small`
@@ -80,12 +58,12 @@ def workers(
     if address := dask.config.get("scheduler-address", None):
         with _connected(address) as client:
             yield _of_client(client)
-    elif is_small and config.workers == "auto" and device == "cpu":
+    elif is_small and config.workers == "auto":
         n_threads = psutil.cpu_count() or 1
         with ThreadPoolExecutor(n_threads) as executor:
             yield Workers(executor, n_threads)
     else:
-        with _started(config, device, scratch, limit) as client:
+        with _started(config, scratch, limit) as client:
             yield _of_client(client)
 
 
@@ -99,10 +77,10 @@ def _of_client(client: Client) -> Workers:
 
 
 @contextmanager
-def _started(config: MachineConfig, device: Device, scratch: Path, limit: int) -> Iterator[Client]:
+def _started(config: MachineConfig, scratch: Path, limit: int) -> Iterator[Client]:
     """Start a cluster on this machine, and stop it at the end."""
     with counted("cluster"):
-        cluster, n_workers = _cluster(config, device, scratch, limit)
+        cluster, n_workers = _cluster(config, scratch, limit)
     try:
         # By address: a client of the cluster object would wait for all workers.
         with Client(cluster.scheduler_address) as client:
@@ -139,9 +117,7 @@ def _connected(address: str) -> Client:
     return client
 
 
-def _cluster(
-    config: MachineConfig, device: Device, scratch: Path, limit: int
-) -> tuple[LocalCluster, int]:
+def _cluster(config: MachineConfig, scratch: Path, limit: int) -> tuple[LocalCluster, int]:
     """Return a cluster, and how many workers it will have."""
     options: dict[str, Any] = {
         "memory_limit": limit,
@@ -151,10 +127,6 @@ def _cluster(
         "worker_dashboard_address": "127.0.0.1:0",
         "silence_logs": logging.CRITICAL,
     }
-    if device == "cuda":
-        n_workers = None if config.workers == "auto" else config.workers
-        cluster = LocalCUDACluster(n_workers=n_workers, **options)
-        return cluster, len(cluster.worker_spec)
     cores = psutil.cpu_count() or 1
     n_workers = max(1, cores // 2) if config.workers == "auto" else config.workers
     threads = max(1, cores // n_workers)

@@ -17,7 +17,6 @@ from dayahead.distributed.launch import main_process
 from dayahead.distributed.process import Process
 from dayahead.download.convert import conversion_key
 from dayahead.preprocess.incremental import FinishedRuns
-from dayahead.preprocess.workers import resolve_device
 from dayahead.sharing.manifest import Entry
 from dayahead.train.cached_windows import CachedWindows
 from dayahead.train.catalogue import Catalogue
@@ -81,7 +80,7 @@ def study_entries(root: Path) -> StudyEntries:
 def _entries_of_data(params: Params, raw: Path) -> list[Entry]:
     dataset, config = load_dataset(params.dataset), params.preprocess
     log = RawManifest.read(raw)
-    runs = FinishedRuns(dataset, params.window, config.fit_windows, resolve_device(config))
+    runs = FinishedRuns(dataset, params.window, config.fit_windows)
     converted = [("events", conversion_key(source, dataset)) for source in log.files]
     if (table := item_table(dataset)) is not None and log.items is not None:
         converted += [("events", conversion_key(source, table)) for source in log.items.files]

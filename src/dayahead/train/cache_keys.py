@@ -30,10 +30,7 @@ ROOMS = (
     "windows",
 )
 """Rooms whose source affects a fit or an evaluation."""
-PACKAGES = (
-    *("torch", "transformers", "safetensors", "numpy", "scipy", "numba", "pyarrow"),
-    *("dask", "merlin-core", "merlin-dataloader"),
-)
+PACKAGES = (*("torch", "transformers", "safetensors", "numpy", "scipy", "numba", "pyarrow"),)
 
 
 class CacheKeys:

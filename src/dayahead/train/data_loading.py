@@ -4,13 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count, islice
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from dayahead.config.baselines import reads_times
+from dayahead.config.architectures import NO_NETWORK
+from dayahead.config.baselines import MEMORY, reads_times
 from dayahead.config.model import ModelConfig
 from dayahead.config.params import Params
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, PAST_PREFIX, SESSION_ID
@@ -47,20 +49,16 @@ class Loader:
         """Check the settings against the windows."""
         if self.is_streaming and self.params.evaluation.split == "all":
             raise ConfigError(
-                "params.yaml: training.loader: nvtabular streams a single file per window, but "
+                "params.yaml: training.loader: stream reads a single file per window, but "
                 "evaluation.split: all needs three; set evaluation.split to valid or test, or "
                 "training.loader to memory"
             )
-        architecture = self.params.model.architecture
-        if self.is_streaming and reads_times(architecture):
+        model = self.params.model
+        if self.is_streaming and model.architecture == MEMORY and model.network != NO_NETWORK:
             raise ConfigError(
-                f"params.yaml: training.loader: nvtabular does not stream the times of events, "
-                f"which {architecture} reads; set training.loader to memory"
-            )
-        if self.is_streaming and self.types.names_types:
-            raise ConfigError(
-                "params.yaml: training.loader: nvtabular does not stream the types of events; set "
-                "training.loader to memory, or events.targets and events.weights to null"
+                "params.yaml: training.loader: stream does not suit memory with a network, which "
+                "passes over a window's halves; set training.loader to memory, or model.network to "
+                "none"
             )
         known = self.folder.statistics.features
         unknown = [name for name in self.params.model.features if name not in known]
@@ -80,17 +78,11 @@ class Loader:
                 f"{longest} events of a user before a session; set sessions.past_max_length in the "
                 f"data set's file to {self.past_length} or more, or lower model.past_length"
             )
-        if self.is_streaming:
-            # merlin-dataloader fails on a buffer of sessions without a past, as in a first window.
-            raise ConfigError(
-                "params.yaml: training.loader: nvtabular does not stream past events; set "
-                "training.loader to memory, or model.past_length to 0"
-            )
 
     @property
     def is_streaming(self) -> bool:
         """Whether windows are read batch by batch."""
-        return self.params.training.loader == "nvtabular"
+        return self.params.training.loader == "stream"
 
     @property
     def past_length(self) -> int:
@@ -135,18 +127,24 @@ class Loader:
         if self.is_streaming:
             paths = tuple(self.folder.path(window, "train") for window in windows)
             for seed in seeds:
-                yield StreamedBatches(paths, tuple(self.columns), size, rank, seed=seed)
+                yield self._streamed(paths, size, rank, seed)
         tables = [self.folder.read(window, "train", self._read) for window in windows]
         sessions = self._sessions(pa.concat_tables(tables))
         for seed in seeds:
             yield LoadedBatches(sessions, shuffled_rows(sessions.lengths, size, seed), rank)
+
+    def _streamed(
+        self, paths: tuple[Path, ...], size: int, rank: Rank, seed: int | None = None
+    ) -> StreamedBatches:
+        columns = tuple(self._read)
+        return StreamedBatches(paths, columns, size, rank, seed, sessions_of=self._sessions)
 
     def evaluation_batches(self, window: Window, rank: Rank) -> Batches:
         """Return one pass over the sessions that a window is evaluated on."""
         config = self.params.evaluation
         if self.is_streaming:
             path = self.folder.path(window, config.split)
-            return StreamedBatches((path,), tuple(self.columns), config.batch_size, rank)
+            return self._streamed((path,), config.batch_size, rank)
         return self._sorted_batches(self.folder.read(window, config.split, self._read), rank)
 
     def _sorted_batches(self, table: pa.Table, rank: Rank) -> LoadedBatches:

@@ -1,30 +1,26 @@
 """Batches of a window streamed from its files, for windows larger than memory.
 
 Every process reads the whole stream and keeps its own rows of each global batch. If each read
-different row groups, as merlin-dataloader offers, processes would have unequal numbers of steps,
-and batches would depend on their number. Reading is many times faster than training.
-
-Merlin's shuffle uses numpy's global generator in its reading thread, where it cannot be seeded.
-Therefore the order of row groups is drawn here, and rows are shuffled in a buffer.
-
-Merlin and Dask take a second to import, so only runs that stream import them.
+different row groups, processes would have unequal numbers of steps, and batches would depend on
+their number. Reading is many times faster than training, and a thread reads ahead.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, chain, islice, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from torch import Tensor
 
 from dayahead.core.errors import WindowError
 from dayahead.distributed.process import Rank
 from dayahead.train.batches import Batch, Sessions, shuffled_rows, sorted_rows
-from dayahead.windows.folder import check_finite, wrap_read_errors
+from dayahead.windows.folder import check_numbers, wrap_read_errors
 
 BUFFER = 65_536
 """Sessions that are shuffled together, unless one batch is more."""
@@ -43,7 +39,7 @@ class StreamedBatches:
     """
 
     paths: tuple[Path, ...]
-    """Files with disjoint sessions, read in the natural order of their paths."""
+    """Files with disjoint sessions."""
     columns: tuple[str, ...]
     """List columns wanted; the lists of one session are equally long."""
     batch_size: int
@@ -53,6 +49,8 @@ class StreamedBatches:
     """None: the files' own order, the shortest sessions of each buffer first (for evaluation)."""
     buffer: int = BUFFER
     """Sessions in the buffer, rounded up to whole batches."""
+    sessions_of: Callable[[pa.Table], Sessions] = Sessions.from_table
+    """Makes sessions of the columns of a buffer."""
 
     @property
     def n_steps(self) -> int:
@@ -65,7 +63,7 @@ class StreamedBatches:
         if self.seed is not None:
             generator = torch.Generator().manual_seed(self.seed)
             order = torch.randperm(len(order), generator=generator).tolist()
-        row_numbers = chain.from_iterable(self._row_groups[group] for group in order)
+        row_numbers = chain.from_iterable(self._row_groups[group][2] for group in order)
         for number, sessions in enumerate(self._buffers(order)):
             file_rows = torch.from_numpy(np.fromiter(row_numbers, np.int64, count=len(sessions)))
             # In file order: batches must not depend on the order of row groups in a buffer.
@@ -82,12 +80,10 @@ class StreamedBatches:
                 yield replace(batch, sessions=numbers)
 
     @cached_property
-    def _files(self) -> dict[str, pq.FileMetaData]:
-        """Files that hold sessions, in the order in which Merlin numbers their row groups."""
-        from dask.utils import natural_sort_key
-
+    def _files(self) -> dict[Path, pq.FileMetaData]:
+        """Files that hold sessions."""
         found = {}
-        for path in sorted(map(str, self.paths), key=natural_sort_key):
+        for path in self.paths:
             with wrap_read_errors(path):
                 metadata = pq.read_metadata(path)
             missing = sorted(set(self.columns) - set(metadata.schema.to_arrow_schema().names))
@@ -99,13 +95,18 @@ class StreamedBatches:
         return found
 
     @cached_property
-    def _row_groups(self) -> list[range]:
-        """Row numbers of each row group, counted over all files."""
+    def _row_groups(self) -> list[tuple[Path, int, range]]:
+        """File, number in it, and row numbers counted over all files, of each row group."""
         groups = [
-            file.row_group(i) for file in self._files.values() for i in range(file.num_row_groups)
+            (path, number, file.row_group(number).num_rows)
+            for path, file in self._files.items()
+            for number in range(file.num_row_groups)
         ]
-        bounds = accumulate((group.num_rows for group in groups), initial=0)
-        return [range(start, end) for start, end in pairwise(bounds)]
+        bounds = pairwise(accumulate((size for *_, size in groups), initial=0))
+        return [
+            (path, number, range(*rows))
+            for (path, number, _), rows in zip(groups, bounds, strict=True)
+        ]
 
     @property
     def _n_sessions(self) -> int:
@@ -113,33 +114,30 @@ class StreamedBatches:
 
     def _buffers(self, order: list[int]) -> Iterator[Sessions]:
         """Read the row groups and split the stream into buffers of whole batches."""
-        from merlin.dataloader.torch import Loader
-        from merlin.io import Dataset
-        from merlin.schema import ColumnSchema, Schema
-
-        if not self._files:
-            return
         size = -(-self.buffer // self.batch_size) * self.batch_size
-        with wrap_read_errors(", ".join(self._files)):
-            # One partition per row group, whatever memory the machine has.
-            schema = Schema(
-                [ColumnSchema(name, is_list=True, is_ragged=True) for name in self.columns]
-            )
-            options = {"engine": "parquet", "row_groups_per_part": 1, "cpu": True}
-            dataset = Dataset(list(self._files), schema=schema, **options)
-            loader = Loader(dataset, batch_size=size)
-            # Replaces the order of row groups that Merlin would draw.
-            loader.indices = np.array(order)
-            with loader:
-                # Merlin's reader can wait forever when asked for more than there is.
-                for values, _ in islice(loader, -(-self._n_sessions // size)):
-                    sessions = _sessions(values, self.columns)
-                    for name, numbers in sessions.columns.items():
-                        check_finite(numbers.numpy(), name, ", ".join(self._files))
-                    yield sessions
+        waiting: list[pa.Table] = []
+        for table in self._read(order):
+            waiting.append(table)
+            while sum(map(len, waiting)) >= size:
+                rows = pa.concat_tables(waiting)
+                yield self.sessions_of(rows.slice(0, size))
+                waiting = [rows.slice(size)]
+        if any(map(len, waiting)):
+            yield self.sessions_of(pa.concat_tables(waiting))
 
+    def _read(self, order: list[int]) -> Iterator[pa.Table]:
+        """Read one row group while the one before it is used."""
+        with ThreadPoolExecutor(1) as thread:
+            ahead: Future[pa.Table] | None = None
+            for group in order:
+                current, ahead = ahead, thread.submit(self._read_group, group)
+                if current is not None:
+                    yield current.result()
+            if ahead is not None:
+                yield ahead.result()
 
-def _sessions(values: dict[str, Tensor], columns: tuple[str, ...]) -> Sessions:
-    flat = {name: values[f"{name}__values"] for name in columns}
-    typed = {name: v.float() if v.is_floating_point() else v.long() for name, v in flat.items()}
-    return Sessions(typed, values[f"{columns[0]}__offsets"])
+    def _read_group(self, group: int) -> pa.Table:
+        path, number, _ = self._row_groups[group]
+        with wrap_read_errors(path), pq.ParquetFile(path) as file:
+            table = file.read_row_group(number, columns=list(self.columns))
+        return check_numbers(table, path)

@@ -74,15 +74,6 @@ def wrap_read_errors(where: object) -> Iterator[None]:
         ) from None
 
 
-def check_finite(values: NDArray[Any], column: str, where: object) -> None:
-    """Raise WindowError if a column of numbers contains NaN or infinity."""
-    if not np.isfinite(values).all():
-        raise WindowError(
-            f"{where}: column {column} contains NaN or infinite values; "
-            f"run `dvc repro -f preprocess`"
-        )
-
-
 @dataclass(frozen=True)
 class Window:
     """A kept window."""
@@ -291,8 +282,18 @@ def _read_table(
             table = pq.read_table(path, columns=columns, partitioning=None)
         else:  # unlike Table.take, this does not load the whole file
             table = dataset(path).take(rows, columns=columns)
+    return check_numbers(table, path)
+
+
+def check_numbers(table: pa.Table, path: Path) -> pa.Table:
+    """Return the table as it is; raise WindowError if a number in it is NaN, infinite or null."""
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_list(column.type) and pa.types.is_floating(column.type.value_type):
-            for chunk in column.chunks:  # nulls become NaN, and are found too
-                check_finite(chunk.flatten().to_numpy(zero_copy_only=False), name, path)
+            # Nulls become NaN, and are found too.
+            chunks = (chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks)
+            if not all(np.isfinite(values).all() for values in chunks):
+                raise WindowError(
+                    f"{path}: column {name} contains NaN or infinite values; "
+                    f"run `dvc repro -f preprocess`"
+                )
     return table

@@ -37,10 +37,22 @@ def in_delta(path, table, mode="append"):
     return deltalake.DeltaTable(path)
 
 
+CATALOGS = []
+"""Of Iceberg, to be closed after a test."""
+
+
+@pytest.fixture(autouse=True)
+def _closed_catalogs():
+    yield
+    while CATALOGS:
+        CATALOGS.pop().close()
+
+
 def in_iceberg(folder, table):
     sql = pytest.importorskip("pyiceberg.catalog.sql", reason="dayahead[iceberg]")
     place = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
     catalog = sql.SqlCatalog("mine", **place)
+    CATALOGS.append(catalog)
     catalog.create_namespace_if_not_exists("web")
     made = catalog.create_table("web.clicks", table.schema)
     made.append(table)

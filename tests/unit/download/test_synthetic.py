@@ -57,10 +57,10 @@ def test_popularity_is_skewed_and_rhythm_is_daily(log):
 
 
 def test_items_are_released_and_fade(log):
-    day = log.event_time.dt.dayofyear
+    day = log.event_time.dt.day_of_year
     first, last = (set(log.item_id[day == d].value_counts().index[:100]) for d in (1, 15))
     assert len(first & last) < 30
-    released_later = log.groupby("item_id").event_time.min().dt.dayofyear > FIRST_TEST_DAY
+    released_later = log.groupby("item_id").event_time.min().dt.day_of_year > FIRST_TEST_DAY
     assert released_later.mean() > 0.2
 
 
@@ -80,7 +80,7 @@ def recall_at_20(log) -> tuple[float, float]:
     sessions: dict[str, list[int]] = {}
     by_day: dict[int, list[list[int]]] = {}
     for session, item, day in zip(
-        log.session_id, log.item_id, log.event_time.dt.dayofyear, strict=True
+        log.session_id, log.item_id, log.event_time.dt.day_of_year, strict=True
     ):
         if session not in sessions:
             sessions[session] = []

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from merlin.dag import ColumnSelector
 from scipy.special import ndtr
 
 from dayahead.core.columns import ITEM_ID
 from dayahead.core.files import write_parquet
 from dayahead.dataset.features import FeatureConfig
+from dayahead.features.engine import ColumnSelector
 from dayahead.features.operators import GaussRank
 from dayahead.features.vocabulary import (
     add_value_counts,
@@ -59,7 +59,7 @@ def fit(tmp_path):
     def fit(fit_windows=1, **features):
         brand = FeatureConfig(kind="categorical", column="brand")
         configs = {name: FeatureConfig(**feature) for name, feature in features.items()}
-        found = fit_features({"brand": brand, **configs}, paths, fit_windows, vocabularies, "cpu")
+        found = fit_features({"brand": brand, **configs}, paths, fit_windows, vocabularies)
         return {name: found[name] for name in configs}
 
     return fit
@@ -126,7 +126,7 @@ def test_statistics_are_finite_where_there_is_little_to_fit(tmp_path):
         )
         known = {ITEM_ID: vocabulary_of(vocabulary)}
         features = {"price": FeatureConfig(**number())}
-        found = fit_features(features, {"w": tmp_path / "a.parquet"}, 1, known, "cpu")
+        found = fit_features(features, {"w": tmp_path / "a.parquet"}, 1, known)
         assert (found["price"].mean, found["price"].std) == (average, 0)
 
 
@@ -154,7 +154,7 @@ def test_moments_have_the_precision_of_float64(tmp_path, feature, scaled):
     brand = FeatureConfig(kind="categorical", column="brand")
     features = {"brand": brand, "price": FeatureConfig(**{**feature, "scale": "standard"})}
     vocabularies = {ITEM_ID: vocabulary_of(counts)}
-    found = fit_features(features, {"w": tmp_path / "a.parquet"}, 1, vocabularies, "cpu")["price"]
+    found = fit_features(features, {"w": tmp_path / "a.parquet"}, 1, vocabularies)["price"]
     wanted = scaled(prices, math.fsum(prices) / n)
     average = math.fsum(wanted) / n
     std = math.sqrt(math.fsum((wanted - average) ** 2) / (n - 1))
@@ -184,7 +184,9 @@ def fit_ranks(partitions):
     operator = GaussRank()
     selector = ColumnSelector(["x"])
     frames = [pd.DataFrame({"x": np.array(partition, float)}) for partition in partitions]
-    statistics = operator.fit(selector, dd.from_map(frames.__getitem__, range(len(frames))))
+    statistics = operator.fit(
+        selector, dd.from_map(lambda number: frames[number], range(len(frames)))
+    )
     operator.fit_finalize(statistics.compute(scheduler="synchronous"))
     return operator, [operator.transform(selector, frame)["x"] for frame in frames]
 

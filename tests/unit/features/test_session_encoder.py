@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, TIMESTAMP
+from dayahead.features import engine
 from dayahead.features import vocabulary as vocabularies
+from dayahead.features.chain import ON_ARRAYS
 from dayahead.features.session_encoder import SessionEncoder
 from dayahead.features.workflow import encode, encoded_columns
 from dayahead.windows.metadata import NumberStatistics
@@ -139,6 +141,15 @@ def test_a_live_session_is_encoded_as_the_workflow_does_bit_for_bit(item_type, d
     }
     log = data.draw(sessions(item_type, brand_type))
     assert_as_by_workflow(log, rules, known)
+
+
+def test_no_operator_of_nvtabular_computes_a_live_session():
+    """What the test above compares is then computed twice, by NVTabular and by us."""
+    exported = [getattr(engine, name) for name in engine.__all__]
+    classes = [each for each in exported if isinstance(each, type)]
+    abstract = (engine.Operator, engine.StatOperator)
+    operators = {each for each in classes if issubclass(each, abstract)} - {*abstract}
+    assert operators == {*ON_ARRAYS}
 
 
 def test_a_number_that_scaling_makes_infinite_is_so_in_both():

@@ -1,6 +1,7 @@
 """The log of events in a file: nothing twice, nothing lost, one service at a time."""
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_a_second_service_is_refused(opened):
 def test_a_file_that_is_no_log_is_refused_and_left(tmp_path, opened, content):
     path = tmp_path / "other.sqlite"
     if content == "table":
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection:
             connection.execute("CREATE TABLE other (a)")
     else:
         path.write_bytes(content)

@@ -219,7 +219,7 @@ def test_the_key_names_every_setting_of_a_window_but_which_are_trained_on(field)
         **{"min_sessions": 9, "overrun": "keep", "first": midnight(0), "last": midnight(1)},
     }
     configs = window_config(), window_config(**{field.name: other[field.name]})
-    keys = {FinishedRuns(PLAIN, config, 1, "cpu").settings for config in configs}
+    keys = {FinishedRuns(PLAIN, config, 1).settings for config in configs}
     assert len(keys) == (1 if field.name in ("first", "last") else 2)
 
 

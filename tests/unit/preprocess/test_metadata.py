@@ -5,11 +5,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from merlin.schema import Tags
-from merlin.schema.io.tensorflow_metadata import TensorflowMetadata
 
 from dayahead.core.columns import ROLES
 from dayahead.core.errors import ConfigError, DataError
+from dayahead.features.engine import Tags, TensorflowMetadata
 from dayahead.preprocess.event_log import read_event_log
 from dayahead.preprocess.metadata import window_schema
 from support.builders import (

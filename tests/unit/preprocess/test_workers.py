@@ -18,27 +18,16 @@ from distributed import LocalCluster
 
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.preprocess import stage
-from dayahead.preprocess.workers import Phases, cudf, resolve_device, workers
+from dayahead.preprocess.workers import Phases, workers
 from support.builders import (
     RANDOM_LOG_FEATURES,
     TWO_DAYS,
     dataset_config,
     machine_config,
-    preprocess_config,
     random_log,
 )
 from support.waiting import wait_until
 from support.window_folders import bytes_in
-
-
-@pytest.mark.skipif(cudf is not None, reason="RAPIDS is installed here")
-def test_cuda_without_rapids_is_an_error_and_auto_uses_the_cpu():
-    with pytest.raises(
-        ConfigError,
-        match=r"device: cuda needs.*cudf is not importable; no cuDF installs.*set it to cpu",
-    ):
-        resolve_device(preprocess_config(device="cuda"))
-    assert resolve_device(preprocess_config(device="auto")) == "cpu"
 
 
 def test_a_scheduler_that_does_not_answer_is_named(tmp_path, monkeypatch):
@@ -47,13 +36,13 @@ def test_a_scheduler_that_does_not_answer_is_named(tmp_path, monkeypatch):
         dask.config.set(scheduler_address="tcp://127.0.0.1:1"),
         pytest.raises(ConfigError, match=r"DASK_SCHEDULER_ADDRESS.*tcp://127\.0\.0\.1:1"),
     ):
-        workers(machine_config(), "cpu", tmp_path).__enter__()
+        workers(machine_config(), tmp_path).__enter__()
 
 
 @pytest.mark.parametrize("limit", ["much", "", "-1GiB", "0", "1kB", "1e400", "nan", "1e30GB"])
 def test_a_memory_limit_must_be_a_size(tmp_path, limit):
     with pytest.raises(ConfigError, match=rf"machine\.memory_limit.*'{limit}'"):
-        workers(machine_config(memory_limit=limit), "cpu", tmp_path).__enter__()
+        workers(machine_config(memory_limit=limit), tmp_path).__enter__()
 
 
 def test_a_scheduler_by_address_is_used_and_left_running(tmp_path):
@@ -63,7 +52,7 @@ def test_a_scheduler_by_address_is_used_and_left_running(tmp_path):
         dask.config.set(scheduler_address=cluster.scheduler_address),
     ):
         for _ in range(2):
-            with workers(machine_config(), "cpu", tmp_path, is_small=True) as started:
+            with workers(machine_config(), tmp_path, is_small=True) as started:
                 assert type(started.executor) is not ThreadPoolExecutor
                 assert started.executor.submit(sum, [1, 2]).result() == 3
 
@@ -102,7 +91,7 @@ def listening():
 def test_a_cluster_of_our_own_is_local_and_stops_at_the_end(tmp_path, n_workers, is_small):
     before = listening()
     config = machine_config(workers=n_workers)
-    with workers(config, "cpu", tmp_path, is_small=is_small) as started:
+    with workers(config, tmp_path, is_small=is_small) as started:
         assert started.n_threads == psutil.cpu_count()
         worker = started.executor.submit(os.getpid).result()
         assert worker != os.getpid()
@@ -113,7 +102,7 @@ def test_a_cluster_of_our_own_is_local_and_stops_at_the_end(tmp_path, n_workers,
 
 def test_small_work_runs_in_threads_of_this_process(tmp_path):
     before = listening()
-    with workers(machine_config(), "cpu", tmp_path, is_small=True) as started:
+    with workers(machine_config(), tmp_path, is_small=True) as started:
         assert started.n_threads == psutil.cpu_count()
         assert started.executor.submit(os.getpid).result() == os.getpid()
         assert listening() == before
@@ -130,7 +119,7 @@ def test_the_first_error_is_raised_and_tasks_that_wait_are_cancelled(tmp_path):
 
     with (
         pytest.raises(DataError, match="task 0"),
-        workers(machine_config(), "cpu", tmp_path, is_small=True) as started,
+        workers(machine_config(), tmp_path, is_small=True) as started,
     ):
         Phases(started, tmp_path).run("many", task, range(500))
     assert len(started_tasks) < 250
@@ -150,7 +139,7 @@ def test_a_worker_that_is_killed_as_it_starts_is_replaced(tmp_path, monkeypatch)
 
     killer = threading.Thread(target=kill_one)
     killer.start()
-    with workers(machine_config(workers=2), "cpu", tmp_path) as started:
+    with workers(machine_config(workers=2), tmp_path) as started:
         killer.join()
         assert len(list(started.peaks())) == 2
         assert started.executor.submit(sum, [1, 2]).result() == 3
@@ -160,7 +149,7 @@ def test_a_cluster_without_any_worker_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("dayahead.preprocess.workers.START_SECONDS", 0.1)
     monkeypatch.setattr(LocalCluster, "scale", lambda *_: None)
     with pytest.raises(DataError, match=r"no Dask worker started within.*machine\.workers"):
-        workers(machine_config(workers=2), "cpu", tmp_path).__enter__()
+        workers(machine_config(workers=2), tmp_path).__enter__()
 
 
 DATASET = dataset_config(

@@ -85,9 +85,9 @@ def test_windows_larger_than_memory_are_streamed_as_for_the_model(windows, tmp_p
     train_baselines(tiny_study(windows, tmp_path / "memory", sections))
     monkeypatch.delattr("dayahead.train.data_loading.shuffled_rows")  # of fits from memory
     monkeypatch.setattr(Loader, "_sorted_batches", only_examples(Loader._sorted_batches))
-    streamed = sections | {"training": {"loader": "nvtabular"}}
-    train_baselines(tiny_study(windows, tmp_path / "nvtabular", streamed))
-    assert baselines_in(tmp_path / "nvtabular") == baselines_in(tmp_path / "memory")
+    streamed = sections | {"training": {"loader": "stream"}}
+    train_baselines(tiny_study(windows, tmp_path / "stream", streamed))
+    assert baselines_in(tmp_path / "stream") == baselines_in(tmp_path / "memory")
 
 
 def test_a_failure_leaves_the_results_of_the_model(windows, tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ def order(batches):
     return [batch.sessions.tolist() for batch in batches]
 
 
-@pytest.mark.parametrize("loader", ["memory", "nvtabular"])
+@pytest.mark.parametrize("loader", ["memory", "stream"])
 def test_every_epoch_reads_all_sessions_in_another_order(store, loader):
     loading = loader_of(store, epochs=2, loader=loader)
     first, second = loading.fit_batches(store.windows[:1], ALONE)
@@ -56,7 +56,7 @@ def test_the_first_epochs_do_not_depend_on_their_number(store):
     assert order(few[0]) == order(many[0])
 
 
-@pytest.mark.parametrize("loader", ["memory", "nvtabular"])
+@pytest.mark.parametrize("loader", ["memory", "stream"])
 def test_several_windows_are_shuffled_together(store, loader):
     loading = loader_of(store, loader=loader)
     [batches] = loading.fit_batches(store.windows, ALONE)
@@ -83,7 +83,7 @@ def test_epochs_of_one_step_are_repeated_for_each_step(store):
     assert [batches.n_steps for batches in found] == [1] * 5
 
 
-@pytest.mark.parametrize("loader", ["memory", "nvtabular"])
+@pytest.mark.parametrize("loader", ["memory", "stream"])
 @pytest.mark.parametrize(("split", "n_sessions"), [("valid", 11), ("test", 10)])
 def test_evaluation_reads_the_whole_split_by_rows_of_its_file(store, loader, split, n_sessions):
     loading = loader_of(store, split=split, loader=loader)
@@ -107,7 +107,7 @@ def test_only_columns_of_the_models_features_are_read(store):
 
 def test_streaming_all_three_splits_is_rejected(store):
     with pytest.raises(ConfigError, match=r"set evaluation\.split to valid or test, or training"):
-        loader_of(store, split="all", loader="nvtabular")
+        loader_of(store, split="all", loader="stream")
     assert loader_of(store, split="all", loader="memory")
 
 

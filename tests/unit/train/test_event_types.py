@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.config.events import EventsConfig
+from dayahead.core.columns import ITEM_ID
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.process import Rank
 from dayahead.train.batches import Sessions
@@ -70,14 +71,17 @@ def test_windows_without_a_target_are_an_error(folder):
         select_windows(folder, params)
 
 
-def test_streams_have_no_types(folder):
-    with pytest.raises(ConfigError, match=r"nvtabular does not stream the types of events"):
-        loader(
-            folder,
-            training={"loader": "nvtabular"},
-            evaluation={"split": "test"},
-            events={"targets": ["cart"]},
+def test_types_are_streamed_too(folder):
+    settings = {"evaluation": {"split": "test"}, "events": {"targets": ["cart"]}}
+    read, streamed = (
+        loader(folder, training={"loader": name}, **settings).evaluation_batches(
+            folder.windows[1], Rank(0, 1)
         )
+        for name in ("memory", "stream")
+    )
+    for ours, theirs in zip(streamed, read, strict=True):
+        assert ours.columns.keys() == theirs.columns.keys() > {ITEM_ID}
+        assert all(torch.equal(ours.columns[name], each) for name, each in theirs.columns.items())
 
 
 def test_sessions_are_marked_once_they_are_read(folder):

@@ -175,7 +175,7 @@ def test_end_to_end_a_killed_run_resumes(windows, tmp_path):
     ("sections", "message"),
     [
         ({"model": {"network": "vstan"}}, "network: vstan is none"),
-        ({"training": {"loader": "nvtabular"}, "evaluation": {"split": "test"}}, "loader"),
+        ({"training": {"loader": "stream"}, "evaluation": {"split": "test"}}, "loader"),
         ({"model": {"network": "gtp2"}}, r"model\.network: gtp2 is unknown"),
         ({"model": {"network": "gru4rec", "features": ["price"]}}, "price: memory reads categ"),
     ],

@@ -75,7 +75,7 @@ def test_sliding_over_one_window_equals_incremental(windows, tmp_path):
     assert same(first, second, *OUTPUTS, *ranks_files(first))
 
 
-@pytest.mark.parametrize("loader", ["memory", pytest.param("nvtabular", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("loader", ["memory", pytest.param("stream", marks=pytest.mark.slow)])
 def test_from_scratch_equals_a_first_fit_on_all_days_so_far(windows, tmp_path, loader):
     """Day 3 is evaluated after a fit on days 0 to 2, as after a first fit on all three at once."""
     folder = with_joined_days(windows, tmp_path / "joined", 3)

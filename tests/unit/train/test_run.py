@@ -71,7 +71,7 @@ def test_train_metrics_by_hand(by_hand, tmp_path):
     assert first.metrics["recall_at_1"] == 1 / 4
 
 
-@pytest.mark.parametrize("loader", ["memory", pytest.param("nvtabular", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("loader", ["memory", pytest.param("stream", marks=pytest.mark.slow)])
 def test_train_sessions_are_sampled_by_seed_and_do_not_change_ranks(windows, tmp_path, loader):
     def run(name, n_sessions, seed=1):
         training = {"seed": seed, "loader": loader}

@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import load_file
 
 from dayahead.config.baselines import BASELINES, MEMORY, TIMED
-from dayahead.core.errors import ConfigError, TrainingError
+from dayahead.core.errors import TrainingError
 from dayahead.core.files import write_parquet
 from dayahead.model.checkpoint import load_model
 from dayahead.outputs.tables import WindowResult, read_ranks, read_windows
@@ -192,23 +192,15 @@ def test_a_diverging_loss_ends_the_run_without_a_model(windows, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "architecture", ["gpt2", pytest.param("transitions", marks=pytest.mark.slow)]
+    "architecture", ["gpt2", *TIMED, pytest.param("transitions", marks=pytest.mark.slow)]
 )
 def test_streaming_and_memory_give_the_same_files(windows, tmp_path, architecture):
     sections = {"evaluation": {"split": "test"}, "model": {"architecture": architecture}}
 
-    for loader in ("memory", "nvtabular"):
+    for loader in ("memory", "stream"):
         train_study(windows, tmp_path / loader, sections | {"training": {"loader": loader}})
     names = outputs(tmp_path / "memory")
-    assert same_files(tmp_path / "memory", tmp_path / "nvtabular", *names)
-
-
-@pytest.mark.parametrize("architecture", TIMED)
-def test_times_are_not_streamed(windows, tmp_path, architecture):
-    sections = {"model": {"architecture": architecture}, "training": {"loader": "nvtabular"}}
-    sections["evaluation"] = {"split": "test"}
-    with pytest.raises(ConfigError, match=rf"{architecture} reads.*training\.loader to memory"):
-        train_study(windows, tmp_path, sections)
+    assert same_files(tmp_path / "memory", tmp_path / "stream", *names)
 
 
 def test_features_change_the_model(default, tmp_path):

@@ -162,11 +162,11 @@ def test_batches_can_be_iterated_twice(streamed):
     assert_equal(batches, batches)
 
 
-def test_several_files_are_one_stream_in_natural_order(streamed, tmp_path):
+def test_several_files_are_one_stream_in_their_order(streamed, tmp_path):
     tables = [window_table(90, seed) for seed in (2, 10)]
     paths = [write(tmp_path, f"part{i}", t, 40) for i, t in zip((2, 10), tables, strict=True)]
     empty = write(tmp_path, "valid", window_table(0), 40)
-    batches = replace(streamed, paths=(paths[1], empty, paths[0]), buffer=180)
+    batches = replace(streamed, paths=(paths[0], empty, paths[1]), buffer=180)
     sessions = in_memory(pa.concat_tables(tables))
     plan = sorted_rows(sessions.lengths, 16)
     assert_equal(batches, LoadedBatches(sessions, plan, Rank(0, 1)))

@@ -229,6 +229,10 @@ def test_a_past_length_above_the_data_sets_is_rejected(folder):
         loader_of(folder, LONGEST + 1)
 
 
-def test_streaming_a_past_is_rejected(folder):
-    with pytest.raises(ConfigError, match=r"set training\.loader to memory"):
-        loader_of(folder, 2, loader="nvtabular")
+def test_a_past_is_streamed_too(folder):
+    read, streamed = (
+        last_batch(loader_of(folder, 2, loader=name)) for name in ("memory", "stream")
+    )
+    assert torch.equal(streamed.columns[ITEM_ID], read.columns[ITEM_ID])
+    assert torch.equal(streamed.global_past, read.global_past)
+    assert read.global_past.any()
