@@ -104,7 +104,8 @@ def validated(cls: type[T], value: object, where: str) -> T:
             found = f" (got {value})" if is_shown else ""
             if each["type"] == "unexpected_keyword_argument":
                 found += _suggestion(str(each["loc"][-1]), cls)
-            lines.append(f"{where}: {key}: {each['msg']}{found}")
+            rule = each["msg"].removeprefix("Value error, ")
+            lines.append(f"{where}: {key}: {rule}{found}")
         raise ConfigError("\n".join(lines)) from None
 
 

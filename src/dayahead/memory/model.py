@@ -33,7 +33,6 @@ from dayahead.memory.running import RunningSessions
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.training import HeadTrainer, JointNetwork
 from dayahead.memory.window import NetworkScores, OpenWindow, drawn_positions
-from dayahead.windows.items import ItemTable
 
 CELLS = 40_000
 """Maximum number of candidates, over all prefixes, that are read at once: bounds memory."""
@@ -83,10 +82,6 @@ class MemoryModel:
     def n_items(self) -> int:
         """Items in the catalogue."""
         return self.memories.n_items
-
-    def know_items(self, table: ItemTable | None) -> None:
-        """Read what a table says about items from now on."""
-        self.memories.know_items(table)
 
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Extend the memories to the first `sizes[column]` values of each vocabulary."""
@@ -336,8 +331,8 @@ class MemoryModel:
     def _n_ranked(self, allowed: NDArray[np.bool_]) -> int:
         """Count the items that the head ranks for each prefix."""
         if self.settings.config.rank_all:
-            n_seen = int((allowed & self.memories.items.is_seen).sum())
-            return n_seen + REACH + N_NEW * bool(self.settings.vectors)  # own and new ones
+            n_others = REACH + N_NEW * bool(self.settings.vectors)  # own and new ones
+            return int((allowed & self.memories.items.is_seen).sum()) + n_others
         return self.settings.config.n_candidates
 
     def explain(

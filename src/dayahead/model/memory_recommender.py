@@ -127,7 +127,7 @@ class MemoryRecommender(CountingModel):
 
     def know_items(self, table: ItemTable | None) -> None:
         """Read attributes and vectors of items in this table from now on."""
-        self.memory.know_items(table)
+        self.memory.memories.know_items(table)
 
     def follow(
         self,

@@ -22,6 +22,7 @@ from dayahead.core.columns import (
     VALUE,
 )
 from dayahead.core.errors import ConfigError
+from dayahead.windows.folder import WindowFolder
 from dayahead.windows.items import ItemTable
 from dayahead.windows.metadata import Statistics
 
@@ -42,25 +43,25 @@ class StoredItems:
     @classmethod
     def of(
         cls,
-        table: ItemTable,
-        statistics: Statistics,
-        vocabularies: Mapping[str, pa.Table],
+        table: ItemTable | None,
+        folder: WindowFolder,
         vectors: tuple[str, ...],
-    ) -> "StoredItems":
-        """Return what a model is saved with.
+    ) -> "StoredItems | None":
+        """Return what a model is saved with; None where there is no table.
 
         Args:
-            table: as the model reads it.
-            statistics: statistics.json of the windows.
-            vocabularies: of every categorical feature of the table.
+            table: of the folder, as the model reads it.
+            folder: the windows.
             vectors: names of those that the model reads.
         """
-        assert statistics.items is not None
+        statistics = folder.statistics
+        if table is None or statistics.items is None:
+            return None
         columns = {ITEM_ID: table.rows[ITEM_ID]}
         for name in statistics.items.features:
             column = table.rows[name]
             if statistics.features[name].kind == "categorical":
-                column = _raw(column.to_numpy(), vocabularies[name])
+                column = _raw(column.to_numpy(), folder.vocabulary(name))
             columns[name] = column
         others = [*vectors, *(name for name in AVAILABILITY if name in table.rows.column_names)]
         columns |= {name: table.rows[name] for name in others}

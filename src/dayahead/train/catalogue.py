@@ -1,11 +1,19 @@
-"""Number of values that a study knows of each vocabulary at a window."""
+"""The values that a study knows of each vocabulary at a window, and pretrained vectors of items."""
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from dayahead.config.model import ModelConfig
+from dayahead.core.columns import FIRST_WINDOW, ITEM_ID
+from dayahead.model.embeddings import (
+    PretrainedRows,
+    item_vectors_of_table,
+    read_item_vectors,
+)
 from dayahead.model.inputs import vocabulary_columns
 from dayahead.windows.folder import Window, WindowFolder
+from dayahead.windows.metadata import has_vector
 
 
 @dataclass(frozen=True)
@@ -30,3 +38,14 @@ class Catalogue:
         """Return the number of values of each column that occur in files up to the next window."""
         *_, later = self.folder.windows[: window.position + 2]  # itself, if it is the last
         return {column: self.folder.n_in_files(column, later) for column in self.columns}
+
+    @cached_property
+    def item_vectors(self) -> PretrainedRows | None:
+        """Pretrained initial item vectors, where the settings name some."""
+        name, dim = self.config.pretrained_items, self.config.item_dim
+        if name is None:
+            return None
+        vocabulary, listed = self.folder.vocabulary(ITEM_ID), self.folder.first_items
+        if listed is not None and has_vector(self.folder.statistics, name):
+            return item_vectors_of_table(listed, name, vocabulary[FIRST_WINDOW].to_pylist(), dim)
+        return read_item_vectors(Path(name), vocabulary, dim)

@@ -3,8 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -18,7 +16,6 @@ from tqdm import tqdm
 
 from dayahead.core.columns import (
     FIRST_TIME,
-    FIRST_WINDOW,
     INDEX,
     ITEM_ID,
     N_RESERVED,
@@ -37,11 +34,6 @@ from dayahead.model.checkpoint import (
     StoredModel,
     save_model,
     weights_of,
-)
-from dayahead.model.embeddings import (
-    PretrainedRows,
-    item_vectors_of_table,
-    read_item_vectors,
 )
 from dayahead.model.model import Model
 from dayahead.model.stored_items import StoredItems
@@ -69,7 +61,6 @@ from dayahead.train.trainer_registry import trainer_of
 from dayahead.train.trainers import Trainer, scatter_state, sharded_state
 from dayahead.windows.folder import Window, WindowFolder
 from dayahead.windows.items import ItemTable
-from dayahead.windows.metadata import has_vector
 
 UNFIT_STATE = (*READ_ERRORS, AttributeError, IndexError, ModelFileError)
 """Errors raised by a trainer that is given the state of another model."""
@@ -127,20 +118,8 @@ class Run:
             shard=self.shard,
         )
         if model.network is not None:
-            model.network.inputs.items.pretrained = self.item_vectors
+            model.network.inputs.items.pretrained = self.catalogue.item_vectors
         return model, trainer_of(model, params.training, self.folder.ends, self.process)
-
-    @cached_property
-    def item_vectors(self) -> PretrainedRows | None:
-        """Pretrained initial item vectors, where the settings name some."""
-        config = self.params.model
-        if config.pretrained_items is None:
-            return None
-        vocabulary, listed = self.folder.vocabulary(ITEM_ID), self.folder.first_items
-        if listed is not None and has_vector(self.folder.statistics, config.pretrained_items):
-            windows = vocabulary[FIRST_WINDOW].to_pylist()
-            return item_vectors_of_table(listed, config.pretrained_items, windows, config.item_dim)
-        return read_item_vectors(Path(config.pretrained_items), vocabulary, config.item_dim)
 
     @property
     def candidates(self) -> NDArray[np.int32]:
@@ -162,8 +141,8 @@ class Run:
         if self.params.training.starts_afresh:
             self.model, self.trainer = self._build()
             if window.position:  # grow in two steps, so that only this window's items are new
-                self.model.grow(self.catalogue.sizes_at(self._before(window)))
-        self._know_items(self._before(window))
+                self.model.grow(self.catalogue.sizes_at(self.folder.before(window)))
+        self._know_items(self.folder.before(window))
         with phase("grow"):
             self.trainer.grow(self.catalogue.sizes_at(window))
         with phase("data"):
@@ -186,10 +165,6 @@ class Run:
         """Let the model read what the items table says after a window."""
         self.items_table = self.folder.items_at(window)
         self.model.know_items(self.items_table)
-
-    def _before(self, window: Window) -> Window:
-        """Return the window before, the first one for itself."""
-        return self.folder.windows[max(0, window.position - 1)]
 
     def _count_targets(self, windows: Sequence[Window]) -> None:
         """Set how often each item is a target in these windows, for the sampler of negatives."""
@@ -356,10 +331,8 @@ class Run:
         """Return recommendations for some sessions."""
         batches = self.loader.session_sample(window, rows, self.process.rank)
         n_targets = np.ones(len(rows), np.int64)
-        candidates = self._candidates_at(window.start_time)
-        return evaluate(
-            self.model, batches, n_targets, candidates, self.process, Best(N_RECOMMENDED)
-        )
+        best, candidates = Best(N_RECOMMENDED), self._candidates_at(window.start_time)
+        return evaluate(self.model, batches, n_targets, candidates, self.process, best)
 
     def _attention(self, window: Window, ids: pa.ChunkedArray) -> pa.Table | None:
         """Return attention weights of a window's chosen sessions, on the main process.
@@ -413,21 +386,9 @@ class Run:
             for column, size in sizes.items()
         }
         popularity = self.folder.item_counts(window, "train")[self.candidates]
-        stored = StoredModel(
-            *(config, self.model, self.candidates, popularity, vocabularies), self._stored_items()
-        )
+        items = StoredItems.of(self.items_table, self.folder, self.model.vectors)
+        stored = StoredModel(config, self.model, self.candidates, popularity, vocabularies, items)
         save_model(self.study.models, stored, weights)
-
-    def _stored_items(self) -> StoredItems | None:
-        """Return what the items table says of items after the last fit."""
-        statistics = self.folder.statistics
-        if self.items_table is None or statistics.items is None:
-            return None
-        names = [
-            n for n in statistics.items.features if statistics.features[n].kind == "categorical"
-        ]
-        vocabularies = {name: self.folder.vocabulary(name) for name in names}
-        return StoredItems.of(self.items_table, statistics, vocabularies, self.model.vectors)
 
 
 def _example_rows(n_targets: NDArray[np.int64]) -> NDArray[np.int64]:

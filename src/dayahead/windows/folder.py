@@ -126,6 +126,10 @@ class WindowFolder:
             zip((e.window for e in kept), instants.cast(pa.int64()).to_pylist(), strict=True)
         )
 
+    def before(self, window: Window) -> Window:
+        """Return the window before, the first one for itself."""
+        return self.windows[max(0, window.position - 1)]
+
     def path(self, window: Window, role: str) -> Path:
         """Path of one window's file for one role (train, valid or test)."""
         return window_path(self.folder, self.manifest.unit, window.name, role)

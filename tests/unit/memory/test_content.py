@@ -101,7 +101,7 @@ def test_values_of_the_table_precede_those_of_clicks():
     before = model.memories.reader(8)(prefixes)
     value = int(model.memories.memories["attributes"].values.max())
     rows = [Row(item, X, category=value) for item in range(2, N_ITEMS + 2)]
-    model.know_items(
+    model.memories.know_items(
         ItemTable(
             table_of(rows, range(2, N_ITEMS + 2)).rename_columns(
                 ["first_window", "item_id", "device", VECTOR, "available_from", "available_until"]
@@ -121,7 +121,7 @@ def test_a_click_makes_an_item_one_like_the_others():
     new = N_ITEMS + 2
     model.grow({**SIZES, "item_id": N_ITEMS + 1})
     rows = [Row(item, X) for item in range(2, new + 1)]
-    model.know_items(ItemTable(table_of(rows, range(2, new + 1)).drop(["category"])))
+    model.memories.know_items(ItemTable(table_of(rows, range(2, new + 1)).drop(["category"])))
     model.fit(sessions, end)
     prefix = clicks([[A, B]])
     content = [model.features.index(f"content.title.{kind}") for kind in ("last", "new")]
