@@ -47,7 +47,7 @@ def test_a_year_has_hardly_a_false_alarm_and_hardly_a_fault_is_missed_on_its_day
     alarms = [number for number, each in enumerate(ordinary) if each and number >= first]
     alarms += [n for n, each in enumerate(found) if each and n not in days and n >= first]
     assert len(alarms) <= 7  # 1 %
-    # By chance a fault may touch fewer events than are reported: 6 of 624 in 4 years of these sites.
+    # By chance a fault touches too few events to be reported: 6 of 624 in 4 years of these sites.
     missed = [number for number in days if not found[number]]
     assert len(missed) <= 2  # of 39
     for number in days.keys() - {*missed}:
