@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from dayahead.serve.request import Options
+from dayahead.commands.recommend import Where
+from dayahead.serve.request import Options, parse_where
 
 
 def similar(
@@ -19,6 +20,7 @@ def similar(
             "pairs where the model has them."
         ),
     ] = None,
+    where: Where = None,
     models: Annotated[Path, typer.Option(help="Folder of the saved model.")] = Path("models"),
 ) -> None:
     """Print the items most like each of some items: item, similar item, score."""
@@ -26,7 +28,7 @@ def similar(
     from dayahead.serve.similar import SimilarItems
 
     finder = SimilarItems(Recommender.load(models))
-    found = finder.find(items, Options(top_k=top_k), by)
+    found = finder.find(items, Options(top_k=top_k, where=parse_where(where or [])), by)
     print(f"by {finder.description(by)}", file=sys.stderr)
     for item, top in zip(items, found, strict=True):
         for other, score in top:

@@ -16,7 +16,7 @@ VECTOR = pa.list_(pa.float32())
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class ItemTable(DatasetConfig):
+class ItemTableConfig(DatasetConfig):
     """A data set whose events are rows of the table of items, without sessions and users.
 
     The event time is that from when a row holds; a table without `items.time` has none.
@@ -57,7 +57,7 @@ class ItemTable(DatasetConfig):
         return [ITEM_ID, EVENT_TIME] if self.has_times else [ITEM_ID]
 
 
-def item_table(dataset: DatasetConfig) -> ItemTable | None:
+def item_table(dataset: DatasetConfig) -> ItemTableConfig | None:
     """Return the table of items of a data set, if it has one."""
     items = dataset.items
     if items is None:
@@ -66,7 +66,7 @@ def item_table(dataset: DatasetConfig) -> ItemTable | None:
     untimed = replace(
         dataset.time, column=items.item_id.column, offset=None, between=None, complete_until=None
     )
-    return ItemTable(
+    return ItemTableConfig(
         **vars(dataset)
         | {
             "source": items.source or replace(dataset.source, where={}),

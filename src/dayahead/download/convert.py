@@ -20,7 +20,7 @@ from dayahead.core.columns import EVENT_TIME
 from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import fingerprint, package_version, sha256_of, source_fingerprint
 from dayahead.core.project import cache_root
-from dayahead.dataset.item_table import ItemTable
+from dayahead.dataset.item_table import ItemTableConfig
 from dayahead.dataset.manifest import EventsFile, SourceRecord, events_file_name
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.archives import raw_files
@@ -192,7 +192,7 @@ def _convert_assuming(
 
     parts = _write_parts(folder, dataset.event_schema(), tables())
     units.check(source.shown)
-    for number, part in enumerate(parts if not isinstance(dataset, ItemTable) else ()):
+    for number, part in enumerate(parts if not isinstance(dataset, ItemTableConfig) else ()):
         if len(rows := repeats_within(folder / part.file)):
             np.save(folder / _repeats_file(number), rows)
     record = {
@@ -208,7 +208,7 @@ def _convert_assuming(
 def _raw_batches(source: Source, dataset: DatasetConfig, scratch: Path) -> Iterator[RawBatch]:
     if source.path is None:
         assert dataset.source.synthetic is not None
-        make = catalogue if isinstance(dataset, ItemTable) else events_of
+        make = catalogue if isinstance(dataset, ItemTableConfig) else events_of
         generated = RawBatch(make(dataset.source.synthetic), source.file, "row", 1)
         yield kept_rows(generated, dataset.source.where)
         return

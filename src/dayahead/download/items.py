@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW
 from dayahead.core.errors import SourceError
-from dayahead.dataset.item_table import ItemTable
+from dayahead.dataset.item_table import ItemTableConfig
 from dayahead.dataset.manifest import EventsFile, ItemsRecord, QualityResult, items_file_name
 from dayahead.download.batches import EXAMPLES
 from dayahead.download.convert import Conversion, convert
@@ -53,13 +53,13 @@ class Items:
         )
 
 
-def fetch_items(table: ItemTable, name: str) -> list[Source]:
+def fetch_items(table: ItemTableConfig, name: str) -> list[Source]:
     """Fetch the files or tables of items.source; raises what `fetch_files` does."""
     with _of_items(name):
         return fetch_files(table, name)
 
 
-def convert_items(sources: Sequence[Source], table: ItemTable, name: str) -> Items:
+def convert_items(sources: Sequence[Source], table: ItemTableConfig, name: str) -> Items:
     """Convert the table of items, and check it as a whole.
 
     Raises:
@@ -123,7 +123,7 @@ def _place(source: Source, conversion: Conversion, row: int) -> str:
     return f"{source.url}{conversion.quality.location(int(row))}"
 
 
-def _replaced(files: Files, table: ItemTable) -> QualityResult:
+def _replaced(files: Files, table: ItemTableConfig) -> QualityResult:
     """Count the rows that another one of the same item and time follows, which then holds."""
     keys = [ITEM_ID, EVENT_TIME] if table.has_times else [ITEM_ID]
     parts = list(_parts(files))

@@ -118,7 +118,7 @@ class ListLog:
             with suppress(queue.Empty):
                 while len(batch) < MOST_WAITING:
                     batch.append(self._waiting.get_nowait())
-            is_open = batch[-1] is not None
+            is_open = None not in batch
             self._write([each for each in batch if each is not None])
             if time.monotonic() >= prune_at:
                 self._prune()

@@ -53,10 +53,9 @@ class AttributeMemory(Memory):
     def features(self, batch: CandidateBatch) -> Floats32:
         """Return the matches of the candidates [B, C, 2 A]."""
         values = self.values
-        if batch.content is not None:  # a table of items knows better than clicks
-            values = np.where(
-                batch.content.attributes >= N_RESERVED, batch.content.attributes, values
-            )
+        if batch.content is not None:  # a table of items precedes what clicks said
+            listed = batch.content.attributes
+            values = np.where(listed >= 0, listed, values)
         values, latest = values[batch.candidates], self._latest(batch.prefixes)
         weights = (latest >= N_RESERVED) / np.arange(1, latest.shape[1] + 1)[:, None]  # [B, L, A]
         shares = np.zeros(values.shape)

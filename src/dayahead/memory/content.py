@@ -32,24 +32,25 @@ class Content:
 
     is_listed: Flags
     attributes: Ints
-    """[n, A] values of the attributes that are columns of the table; 0 elsewhere."""
+    """[n, A] values of the attributes; -1 where the table says nothing."""
     vectors: Mapping[str, Floats32]
     """[n, D] by name, of unit length or 0."""
 
     @classmethod
     def of(cls, table: ItemTable | None, settings: MemorySettings, n: int) -> "Content":
         """Return what a table says; None: nothing."""
-        attributes = np.zeros((n, len(settings.attributes)), np.int64)
+        attributes = np.full((n, len(settings.attributes)), -1, np.int64)
         if table is None:
             return cls(np.zeros(n, bool), attributes, {})
+        is_listed = table.is_listed(n)
         for place, name in enumerate(settings.attributes):
             if name in table.rows.column_names:
-                attributes[:, place] = table.values(name, n)
+                attributes[is_listed, place] = table.values(name, n)[is_listed]
         vectors = {
             name: np.round(table.vectors(name, n) * STEPS) / np.float32(STEPS)
             for name in settings.vectors
         }
-        return cls(table.is_listed(n), attributes, vectors)
+        return cls(is_listed, attributes, vectors)
 
     def new_items(self, is_wanted: Flags) -> "NewItemSearch | None":
         """Return a search among the wanted items that have vectors; None where there are none."""
@@ -80,13 +81,12 @@ class NewItemSearch:
     def add_to(self, candidates: Columns, prefixes: Clicks) -> Columns:
         """Replace the last candidates [B, C] by the items nearest to each prefix's last item."""
         n_new = min(self.nearest.shape[1], candidates.shape[1] // 4)
-        chosen = candidates.copy()
+        n_kept = candidates.shape[1] - n_new
         found = self._nearest(prefixes.items[prefixes.last])[:, :n_new]
-        kept = chosen[:, : chosen.shape[1] - n_new]
-        # An own item may have no click before this session.
-        is_there = (found[:, :, None] == kept[:, None, :]).any(2)
-        chosen[:, kept.shape[1] :] = np.where(is_there, 0, found)
-        return chosen
+        # An own item may have no click before this session, and be a candidate already.
+        is_there = (found[:, :, None] == candidates[:, None, :]).any(2)
+        last = np.where(is_there | (found == 0), candidates[:, n_kept:], found)
+        return np.concatenate([candidates[:, :n_kept], last], axis=1)
 
     def _nearest(self, items: Ints) -> Columns:
         wanted = np.unique(items)

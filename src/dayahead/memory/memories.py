@@ -16,7 +16,7 @@ from dayahead.memory.attributes import AttributeMemory
 from dayahead.memory.candidates import choose, most_popular
 from dayahead.memory.categories import CategoryMemory
 from dayahead.memory.clicks import Clicks, Flags, Ints
-from dayahead.memory.content import Content, ContentSource
+from dayahead.memory.content import Content, ContentSource, NewItemSearch
 from dayahead.memory.context import context, context_names, past_context
 from dayahead.memory.evidence import CandidateBatch, CountMemory, Memory, Source, sums_of
 from dayahead.memory.growth import Growth
@@ -83,6 +83,7 @@ class Memories:
         self._known: ItemFeatures | None = None
         self.items_table: ItemTable | None = None
         """What else is known of items; not a part of the state."""
+        self.with_new = True
         self._content: Content | None = None
 
     def _sources(self) -> list[Source]:
@@ -128,9 +129,12 @@ class Memories:
             memory.grow(sizes[ITEM_ID])
         self._known = self._content = None
 
-    def know_items(self, table: ItemTable | None) -> None:
-        """Read the attributes and vectors of items in this table from now on."""
-        self.items_table, self._content = table, None
+    def know_items(self, table: ItemTable | None, *, with_new: bool = True) -> None:
+        """Read the attributes and vectors of items in this table from now on.
+
+        `with_new` says whether items without a click may be candidates.
+        """
+        self.items_table, self.with_new, self._content = table, with_new, None
 
     @property
     def content(self) -> Content | None:
@@ -151,7 +155,7 @@ class Memories:
         earlier = sessions.take(early)
         memories = type(self)(self.settings)
         memories.grow(self.sizes)
-        memories.know_items(self.items_table)
+        memories.know_items(self.items_table, with_new=self.with_new)
         if len(earlier):
             memories.add(earlier, int(earlier.times.max()))
         return memories
@@ -211,8 +215,7 @@ class Memories:
         if allowed is not None:
             popularity[~allowed] = 0
         popular = most_popular(popularity * known.is_seen, n_candidates)
-        is_new = (popularity > 0) & ~known.is_seen
-        new_items = self.content.new_items(is_new) if self.content is not None else None
+        new_items = self._new_items((popularity > 0) & ~known.is_seen)
 
         @in_phase("memories")
         def read(prefixes: Clicks) -> Read:
@@ -230,6 +233,13 @@ class Memories:
             return self._read(prefixes, candidates, found)
 
         return read
+
+    def _new_items(self, is_new: Flags) -> NewItemSearch | None:
+        """Return a search among these items, as far as they are available now."""
+        if self.items_table is None or self.content is None or not self.with_new:
+            return None
+        is_available = self.items_table.is_available(np.arange(len(is_new)), self.now)
+        return self.content.new_items(is_new & is_available)
 
     def _read(
         self, prefixes: Clicks, candidates: Columns, lookups: Mapping[str, Sequence[Lookup]]

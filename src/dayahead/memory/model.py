@@ -18,7 +18,7 @@ from dayahead.core.columns import N_RESERVED
 from dayahead.core.errors import ConfigError
 from dayahead.core.phases import phase
 from dayahead.core.prefixes import with_prefix
-from dayahead.memory.clicks import Clicks, Ints, Positions
+from dayahead.memory.clicks import Clicks, Flags, Ints, Positions
 from dayahead.memory.content import N_NEW
 from dayahead.memory.context import OF_GATE
 from dayahead.memory.explain import contributions, mean_gradients
@@ -291,8 +291,7 @@ class MemoryModel:
 
         The head's scores are 0 or more. Items that it does not rank get -2 to -1, by popularity.
         """
-        allowed = np.zeros(self.n_items + N_RESERVED, bool)
-        allowed[candidates] = True
+        allowed = self._allowed(candidates)
         popularity = self.memories.known.popularity
         wanted = torch.from_numpy(candidates).long()
         fallback = torch.from_numpy(popularity / popularity.max() - 2)
@@ -313,6 +312,9 @@ class MemoryModel:
 
         return scores
 
+    def _allowed(self, candidates: Ints) -> Flags:
+        return np.isin(np.arange(self.n_items + N_RESERVED), candidates)
+
     def _ranked(
         self, found: Read, network: NetworkScores | None, part: Ints
     ) -> tuple[Int[Tensor, " K"], Int[Tensor, " K"], Float[Tensor, " K"]]:
@@ -330,19 +332,19 @@ class MemoryModel:
 
     def _n_ranked(self, allowed: NDArray[np.bool_]) -> int:
         """Count the items that the head ranks for each prefix."""
-        if self.settings.config.rank_all:
-            n_others = REACH + N_NEW * bool(self.settings.vectors)  # own and new ones
-            return int((allowed & self.memories.items.is_seen).sum()) + n_others
-        return self.settings.config.n_candidates
+        if not self.settings.config.rank_all:
+            return self.settings.config.n_candidates
+        return int((allowed & self.memories.items.is_seen).sum()) + REACH + N_NEW  # own, new ones
 
     def explain(
-        self, prefix: Clicks, items: Ints, network: NetworkScores | None = None
+        self, prefix: Clicks, items: Ints, candidates: Ints, network: NetworkScores | None = None
     ) -> list[dict[str, float]]:
         """Attribute the scores of items after one prefix to the named features.
 
-        They are relative to the mean candidate. Empty where an item is no candidate.
+        Relative to the mean of what the head ranks of `candidates`; empty for others.
         """
-        found = self.memories.reader(self._n_ranked(self.memories.items.is_seen))(prefix)
+        allowed = self._allowed(candidates)
+        found = self.memories.reader(self._n_ranked(allowed), allowed)(prefix)
         row = np.array([0])
         examples = self.head.scaled(self._examples(found, network, Positions(row, row)))
         column_of = {item: column for column, item in enumerate(found.candidates[0].tolist())}

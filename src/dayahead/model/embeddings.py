@@ -181,8 +181,8 @@ def item_vectors_of_table(
     Args:
         table: the first row of each item, with its `first_window`.
         name: of the vector.
-        first_windows: of each item of the vocabulary. One that the table lists only later, when its
-            embedding is drawn already, gets no vector.
+        first_windows: at which the embedding of each item of the vocabulary is drawn. One that the
+            table lists only later gets no vector.
         dim: of the item embeddings.
 
     Raises:

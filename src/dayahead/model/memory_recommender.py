@@ -125,9 +125,9 @@ class MemoryRecommender(CountingModel):
         if self.network is not None:
             self.network.grow(dict(sizes))
 
-    def know_items(self, table: ItemTable | None) -> None:
+    def know_items(self, table: ItemTable | None, *, with_new: bool = True) -> None:
         """Read attributes and vectors of items in this table from now on."""
-        self.memory.memories.know_items(table)
+        self.memory.memories.know_items(table, with_new=with_new)
 
     def follow(
         self,
@@ -286,14 +286,14 @@ class MemoryRecommender(CountingModel):
         return scores
 
     def explain(
-        self, columns: Columns, n_known: Int[Tensor, " 1"], items: Ints
+        self, columns: Columns, n_known: Int[Tensor, " 1"], items: Ints, candidates: Ints
     ) -> list[dict[str, float]]:
         """Attribute the scores of items, relative to the mean candidate, to the named features.
 
         Empty where the head does not rank an item (a vocabulary index).
         """
         network = self._network_after(columns, n_known)
-        return self.memory.explain(self._clicks(columns, n_known), items, network)
+        return self.memory.explain(self._clicks(columns, n_known), items, candidates, network)
 
     def pair_scorer(self) -> PairScorer:
         """Return a function of the decayed sums of pairs, relative to both items' totals."""

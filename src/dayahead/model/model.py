@@ -92,10 +92,11 @@ class Model(ABC):
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Add the first `sizes[column]` values of each vocabulary."""
 
-    def know_items(self, table: ItemTable | None) -> None:  # noqa: B027
+    def know_items(self, table: ItemTable | None, *, with_new: bool = True) -> None:  # noqa: B027
         """Read what a table says about items from now on; None: there is no table.
 
-        It is no part of the state: who loads a state gives the table too.
+        `with_new` says whether items without a click may be recommended. It is no part of the
+        state: who loads a state gives the table too.
         """
 
     def follow(  # noqa: B027
@@ -168,11 +169,12 @@ class Model(ABC):
         return with_own_items(self.scorer(candidates, overwrites=overwrites), candidates, None)
 
     def explain(
-        self, columns: Columns, n_known: Int[Tensor, " 1"], items: Ints
+        self, columns: Columns, n_known: Int[Tensor, " 1"], items: Ints, candidates: Ints
     ) -> list[dict[str, float]]:
         """Split items' leads over the mean candidate of one session among named features.
 
-        Empty where an item is not ranked by them, as of every model without named features.
+        `candidates` are those of `scorer`. Empty where an item is not ranked by them, as of every
+        model without named features.
         """
         return [{} for _ in items]
 

@@ -22,6 +22,7 @@ from dayahead.core.columns import (
     VALUE,
 )
 from dayahead.core.errors import ConfigError
+from dayahead.core.suggestions import did_you_mean
 from dayahead.windows.folder import WindowFolder
 from dayahead.windows.items import ItemTable
 from dayahead.windows.metadata import Statistics
@@ -108,9 +109,10 @@ class StoredItems:
         is_wanted = np.ones(len(self.rows), bool)
         for name, values in wanted.items():
             if name not in self.attributes:
+                known = ", ".join(self.attributes) or "the model knows none"
+                close = did_you_mean(name, self.attributes)
                 raise ConfigError(
-                    f"where: {name}: expected an attribute of items: "
-                    f"{', '.join(self.attributes) or 'the model knows none'}"
+                    f"where: {name}: {close or 'unknown'}; expected an attribute of items: {known}"
                 )
             found = pc.is_in(self._as_text[name], value_set=pa.array([*values], pa.string()))
             is_wanted &= found.to_numpy(zero_copy_only=False)

@@ -1,7 +1,7 @@
 """Quality in production: the lists that services have shown, and the clicks that followed them.
 
-A list is followed by a click if it is the last one that its session was shown before that click, at
-most RESPONSE earlier. The rank of the click is the item's place in the list.
+A list is evaluated by the first click of its session after it, at most RESPONSE later and before
+the next list. The rank of the click is the item's place in the list.
 """
 
 import json

@@ -33,6 +33,9 @@ _OF_COLUMNS: Final = (
     (re.compile(r"category\.next\.(.+)"), "often clicked right after, at this {}"),
     (re.compile(r"attribute\.(.+)\.last"), "same {} as the last click"),
     (re.compile(r"attribute\.(.+)\.share"), "same {} as the session's clicks"),
+    (re.compile(r"content\.(.+)\.last"), "{} like that of the last click"),
+    (re.compile(r"content\.(.+)\.mean"), "{} like those of the session's clicks"),
+    (re.compile(r"content\.(.+)\.new"), "not clicked yet, with a {} like that of the last click"),
 )
 _HALF_LIFE: Final = re.compile(r"(.+?)\.(\d[\d.]*(?:e[+-]\d+)?)([a-z]*)")
 """Name of a feature that is counted with a half-life: 4, 0.25 or 15min."""

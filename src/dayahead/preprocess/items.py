@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from dayahead.core.columns import EVENT_TIME, EVENTS, ITEM_ID, VALUE
 from dayahead.core.errors import DataError
 from dayahead.core.files import written_whole
-from dayahead.dataset.item_table import ItemTable
+from dayahead.dataset.item_table import ItemTableConfig
 from dayahead.dataset.losses import LARGE
 from dayahead.dataset.manifest import RawManifest
 from dayahead.features.arrays import Flags, Ints, codes_of, ints, is_new, set_column
@@ -57,12 +57,12 @@ class ItemRows:
     changes nothing. Rows of a table without times hold from 1970 on.
     """
 
-    config: ItemTable
+    config: ItemTableConfig
     table: pa.Table
     """item_id, event_time, and the columns of features, availability, texts and vectors."""
 
     @classmethod
-    def read(cls, raw: Path, log: RawManifest, config: ItemTable) -> "ItemRows":
+    def read(cls, raw: Path, log: RawManifest, config: ItemTableConfig) -> "ItemRows":
         """Read the table from data/raw.
 
         Raises:

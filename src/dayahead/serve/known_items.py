@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, TIMESTAMP
 from dayahead.core.errors import ConfigError
 from dayahead.core.ragged import offsets_of
-from dayahead.features.arrays import Ints, ints
+from dayahead.features.arrays import Ints, ints, set_column
 from dayahead.features.input_types import input_types
 from dayahead.features.session_encoder import Arrays, SessionEncoder
 from dayahead.features.vocabulary import KnownValues
@@ -74,7 +74,7 @@ class KnownItems:
         for name in self.features:
             is_raw = name in self.items.attributes
             values = self.items.rows[name].take(rows) if is_raw else pa.nulls(len(events))
-            events = events.append_column(name, values.cast(self._input_types[name]))
+            events = set_column(events, name, values.cast(self._input_types[name]))
         return events
 
     def _with_numbers(self, arrays: Arrays) -> Arrays:
@@ -87,20 +87,25 @@ class KnownItems:
             arrays[name] = np.where(places >= 0, found, arrays[name]).astype(np.float32)
         return arrays
 
-    def available(
-        self, sessions: RawSessions, candidates: NDArray[np.int32], now: int
-    ) -> Available | None:
-        """Return which candidates are available at each session's last event; None: all, always.
+    def available(self, sessions: RawSessions, now: int) -> Available | None:
+        """Return which items are available at each session's last event; None: all, always.
 
         `now`, microseconds since 1970, is the time of a session without events.
         """
-        found = None if self.items is None else self.items.table.availability(candidates)
+        found = self._availability
         if found is None:
             return None
         times = np.full(len(sessions), now)
         times[np.diff(sessions.offsets) > 0] = 0
         np.maximum.at(times, sessions.row_sessions, ints(sessions.events[EVENT_TIME]))
         return Available(*map(torch.from_numpy, (*found, times)))
+
+    @cached_property
+    def _availability(self) -> tuple[Ints, Ints] | None:
+        if self.items is None:
+            return None
+        n = int(self.items.table.items.max(initial=0)) + 1
+        return self.items.table.availability(np.arange(n))
 
     def matching(self, where: Mapping[str, Sequence[str]]) -> NDArray[np.int32]:
         """Return the catalogue indices of items that have these values of attributes, as text.

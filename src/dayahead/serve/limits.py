@@ -75,7 +75,8 @@ class Limits:
                 where = f"requests.{row}." if len(requests) > 1 else ""
                 raise DataError(f"{where}{error}") from None
         if (n_entries := sum(n_entries_of(each, n_items) for each in requests)) > self.entries:
-            found = f"{n_entries:,} entries (events, top_k, allow and deny of all sessions)"
+            named = "events, top_k, allow, deny, where and explain of all sessions"
+            found = f"{n_entries:,} entries ({named})"
             raise DataError(_over(found, "entries", self.entries))
 
     def check_events(self, events: "Sequence[LiveEvent]") -> None:

@@ -45,10 +45,11 @@ class ServedModel(PythonModel):  # type: ignore[misc]
 
     def _row(self, row: dict[str, Any], options: dict[str, Any]) -> list[dict[str, Any]]:
         try:
-            if "events" in row:
+            events = _given(row.get("events"))
+            if events is not None or "session" not in row:
                 past = _given(row.get("past"))
                 top = self._recommender.recommend_after(
-                    self._table("events", _given(row["events"]) or []),
+                    self._table("events", events or []),
                     past=None if past is None else self._table("past", past),
                     **options,
                 )

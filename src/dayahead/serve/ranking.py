@@ -90,15 +90,20 @@ class Named:
 class Available:
     """From and until when candidates are available, and the time of each session."""
 
-    start: Int[Tensor, " C"]
-    """Microseconds since 1970, like `end` and `times`."""
-    end: Int[Tensor, " C"]
+    start: Int[Tensor, " n"]
+    """By catalogue index, microseconds since 1970, like `end` and `times`."""
+    end: Int[Tensor, " n"]
     times: Int[Tensor, " S"]
 
-    def __call__(self, rows: NDArray[np.int64]) -> Bool[Tensor, "B C"]:
-        """Return which candidates some sessions may get."""
+    def __call__(self, items: Int[Tensor, "... M"], rows: NDArray[np.int64]) -> Bool[Tensor, "B M"]:
+        """Return which items, the same for all or [B, M], some sessions may get.
+
+        Items that follow the catalogue are always available.
+        """
         times = self.times[torch.from_numpy(rows)][:, None]
-        return (self.start <= times) & (times < self.end)
+        known = items.clamp(max=len(self.start) - 1)
+        is_in = (self.start[known] <= times) & (times < self.end[known])
+        return is_in | (items >= len(self.start))
 
 
 @dataclass(frozen=True)
@@ -113,13 +118,14 @@ class Filter:
     """Candidates that options leave out, by `id` of the options."""
     seen: tuple[NDArray[np.int64], NDArray[np.int64]]
     """Session and candidate of each item to leave out because it was seen."""
+    candidates: Int[Tensor, " C"]
     available: "Available | None" = None
-    """Which candidates are available when; None: all, always."""
+    """Which items are available when; None: all, always."""
 
     def __call__(self, scores: Float[Tensor, "B C"], rows: NDArray[np.int64]) -> Tensor:
         """Replace the scores of candidates that a session may not get by -inf."""
         if self.available is not None:
-            scores = scores.masked_fill(~self.available(rows), -torch.inf)
+            scores = scores.masked_fill(~self.available(self.candidates, rows), -torch.inf)
         own = [self.left_out.get(id(self.options[row])) for row in rows]
         row_of = np.full(len(self.options), -1)
         row_of[rows] = np.arange(len(rows))
@@ -138,6 +144,8 @@ class Filter:
     def of_own_items(self, scored: Scored, rows: NDArray[np.int64]) -> Float[Tensor, "B N"]:
         """Return the scores of own items that are no candidates; -inf if not allowed."""
         scores = scored.item_scores.clone()
+        if self.available is not None:
+            scores[~self.available(scored.items, rows)] = -torch.inf
         for number, options in enumerate(self.options[row] for row in rows):
             if options.exclude_seen:
                 scores[number] = -torch.inf

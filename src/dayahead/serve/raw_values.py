@@ -8,6 +8,7 @@ import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -113,3 +114,21 @@ def _parsed(item: int | str, *, is_text: bool) -> int | str:
         raise ValueError
     # Arrow raises OverflowError beyond 64 bits.
     return int(pa.scalar(int(item), pa.int64()).as_py())
+
+
+def read_events_csv(path: Path, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Read the events of a session from a CSV with columns of these types.
+
+    Raises:
+        DataError: the file is missing, lacks a column or holds a value of another type.
+    """
+    options = csv_options(types)
+    options.include_columns = list(types)
+    try:
+        read = pa.csv.read_csv(path, convert_options=options)
+        columns = {name: cast_csv_column(name, read[name], types[name]) for name in types}
+        return pa.table(columns)
+    except (OSError, pa.ArrowException, KeyError, DataError) as error:
+        raise DataError(
+            f"{path}: expected a CSV with the columns {', '.join(types)}: {error}"
+        ) from None

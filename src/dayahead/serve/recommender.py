@@ -34,7 +34,7 @@ from dayahead.serve.ranking import (
     rank_sessions,
 )
 from dayahead.serve.raw_sessions import RawSessions
-from dayahead.serve.raw_values import cast_csv_column, csv_options, item_id, typed_column
+from dayahead.serve.raw_values import item_id, read_events_csv, typed_column
 from dayahead.serve.request import ColdStart, ItemIds, Options
 from dayahead.train.batches import Sessions
 
@@ -64,6 +64,7 @@ class Recommender:
         *,
         cold_start: ColdStart = "refuse",
         exclude_seen: bool = False,
+        where: Mapping[str, Sequence[str]] | None = None,
     ) -> list[Recommendation]:
         """Return the `top_k` most likely next items after raw item ids, oldest first.
 
@@ -74,7 +75,9 @@ class Recommender:
             DataError: there are no ids, none is known, or one is not of the data set's type.
         """
         events = self.events_of(items)
-        return self.recommend_after(events, top_k, cold_start=cold_start, exclude_seen=exclude_seen)
+        return self.recommend_after(
+            events, top_k, cold_start=cold_start, exclude_seen=exclude_seen, where=where
+        )
 
     def events_of(self, items: Sequence[int | str]) -> pa.Table:
         """Return the events of a session of raw item ids alone, oldest first.
@@ -198,8 +201,8 @@ class Recommender:
         is_read = ~self.is_unknown(encoded.columns[ITEM_ID].numpy())
         read = np.bincount(row_of_each(encoded.lengths.numpy())[is_read], minlength=len(sessions))
         asked = Asked(encoded, read == 0, is_unknown, others)
-        available = self.known_items.available(sessions, self.stored.candidates, self.now)
-        allowed = Filter(options, named, left_out, seen, available)
+        available = self.known_items.available(sessions, self.now)
+        allowed = Filter(options, named, left_out, seen, self._ranking.candidates, available)
         return rank_sessions(self._ranking, asked, allowed)
 
     def listed(self, found: Ranked) -> list[list[Recommendation]]:
@@ -269,7 +272,8 @@ class Recommender:
         if self.is_unknown(columns[ITEM_ID].numpy()).all():
             return [{} for _ in items]
         indices = self.encoder.item_indices(pa.chunked_array([self.item_column(items)]))
-        found = self.stored.model.explain(columns, n_known, indices.astype(np.int64))
+        asked = columns, n_known, indices.astype(np.int64)
+        found = self.stored.model.explain(*asked, self.stored.candidates.astype(np.int64))
         return [dict(sorted(each.items(), key=lambda part: -abs(part[1]))) for each in found]
 
     def check_explains(self) -> None:
@@ -304,17 +308,7 @@ class Recommender:
         Raises:
             DataError: the file is missing, lacks a column or holds a value of another type.
         """
-        types = self.column_types
-        options = csv_options(types)
-        options.include_columns = list(types)
-        try:
-            read = pa.csv.read_csv(path, convert_options=options)
-            columns = {name: cast_csv_column(name, read[name], types[name]) for name in types}
-            return pa.table(columns)
-        except (OSError, pa.ArrowException, KeyError, DataError) as error:
-            raise DataError(
-                f"{path}: expected a CSV with the columns {', '.join(types)}: {error}"
-            ) from None
+        return read_events_csv(path, self.column_types)
 
     def _encoded(self, sessions: RawSessions, others: KnownValues | None = None) -> Sessions:
         return self._with_past(sessions, others).without_later(self.stored.config.known)
@@ -389,7 +383,7 @@ class Recommender:
 
     @property
     def column_types(self) -> dict[str, Any]:
-        """Types of the raw columns of events: item_id, event_time, those of `features`."""
+        """Types of the raw columns of events: `known_items.column_types`."""
         return self.known_items.column_types
 
     @cached_property

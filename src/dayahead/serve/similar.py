@@ -151,7 +151,7 @@ class SimilarItems:
     @cached_property
     def _candidates(self) -> NDArray[np.int32]:
         """[C] vocabulary indices of the items that the model knows and may recommend."""
-        candidates = self.recommender.stored.candidates
+        candidates = self.recommender.stored.candidates_at(self.recommender.now)
         return candidates[~self.recommender.is_unknown(candidates)]
 
     @cached_property

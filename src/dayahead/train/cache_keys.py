@@ -60,6 +60,7 @@ class CacheKeys:
         """Names of the windows' checkpoints: keys of the state after the fit of each."""
         keys: list[str] = []
         known = dict.fromkeys(self.catalogue.columns, 0)
+        before: Window | None = None
         for window in self.windows:
             sizes = self.catalogue.sizes_at(window)
             value = {
@@ -68,10 +69,10 @@ class CacheKeys:
                 "sessions": sha256_of(self.folder.path(window, "train")),
                 "sizes": sizes,
                 "values": {name: self._values(name, known[name], n) for name, n in sizes.items()},
-                "items": self._items(window),
+                "items": self._items(before, window),
             }
             keys.append(fingerprint(value))
-            known = sizes
+            known, before = sizes, window
         return tuple(keys)
 
     def evaluation(self, index: int) -> str:
@@ -132,19 +133,18 @@ class CacheKeys:
         statistics = self.folder.statistics
         has_network = params.model.has_network
         pretrained = params.model.pretrained_items if has_network else None
-        if pretrained and has_vector(statistics, pretrained):
-            pretrained = None  # the vectors are a part of each window's items
         effective = effective_settings(params)
         value = {
             **effective,
             "events": {name: self._events[name] for name in effective["events"]},
-            "pretrained_items": sha256_of(Path(pretrained)) if pretrained else None,
+            "pretrained_items": self._vectors(pretrained) if pretrained else None,
             "features": {
                 name: [statistics.features[name].kind, statistics.features[name].columns]
                 for name in params.model.features
             },
             "sessions": asdict(statistics.sessions),
             "items": None if statistics.items is None else asdict(statistics.items),
+            "new_items": params.evaluation.candidates if statistics.items else None,
             "device": process.device.type,
             "bfloat16": has_network and uses_bfloat16(params.training, process),
             # Every process has its own random stream for dropout.
@@ -156,19 +156,29 @@ class CacheKeys:
         }
         return fingerprint(value)
 
-    def _items(self, window: Window) -> str | None:
-        """Hash what the items table says from a window on."""
-        rows = self.folder.items_of(window)
-        if rows is None:
-            return None
-        with pa.BufferOutputStream() as stream:
-            pq.write_table(rows, stream)
-            return hashlib.sha256(stream.getvalue()).hexdigest()
+    def _vectors(self, name: str) -> str | None:
+        """Hash pretrained vectors, unless they are among the items of each window."""
+        listed = self.folder.first_items
+        if listed is None or not has_vector(self.folder.statistics, name):
+            return sha256_of(Path(name))
+        # With the full catalogue the first fit holds items of later windows, too.
+        return _hash_of(listed.rows) if self.params.model.catalogue == "full" else None
+
+    def _items(self, before: Window | None, window: Window) -> str | None:
+        """Hash what the items table says after a window and not after the one before."""
+        rows = self.folder.items_between(before, window)
+        return None if rows is None else _hash_of(rows)
 
     def _values(self, column: str, start: int, end: int) -> str:
         """Hash the values that a window adds to a vocabulary."""
         values = self.folder.vocabulary(column)[VALUE].slice(start, end - start)
         return hashlib.sha256(repr(values.to_pylist()).encode()).hexdigest()
+
+
+def _hash_of(table: pa.Table) -> str:
+    with pa.BufferOutputStream() as stream:
+        pq.write_table(table, stream)
+        return hashlib.sha256(stream.getvalue()).hexdigest()
 
 
 def _chosen(params: Params) -> list[tuple[Kind, str]]:

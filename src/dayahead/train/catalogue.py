@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import pyarrow as pa
+
 from dayahead.config.model import ModelConfig
 from dayahead.core.columns import FIRST_WINDOW, ITEM_ID
 from dayahead.model.embeddings import (
@@ -12,7 +14,7 @@ from dayahead.model.embeddings import (
     read_item_vectors,
 )
 from dayahead.model.inputs import vocabulary_columns
-from dayahead.windows.folder import Window, WindowFolder
+from dayahead.windows.folder import GRACE_SUFFIX, Window, WindowFolder
 from dayahead.windows.metadata import has_vector
 
 
@@ -47,5 +49,11 @@ class Catalogue:
             return None
         vocabulary, listed = self.folder.vocabulary(ITEM_ID), self.folder.first_items
         if listed is not None and has_vector(self.folder.statistics, name):
-            return item_vectors_of_table(listed, name, vocabulary[FIRST_WINDOW].to_pylist(), dim)
+            return item_vectors_of_table(listed, name, self._drawn_at(vocabulary), dim)
         return read_item_vectors(Path(name), vocabulary, dim)
+
+    def _drawn_at(self, vocabulary: pa.Table) -> list[str]:
+        """Return at which window the embedding of each item is drawn: after a grace, the next."""
+        names = [each.name for each in self.folder.windows]
+        after = dict(zip((name + GRACE_SUFFIX for name in names), names[1:], strict=False))
+        return [after.get(name, name) for name in vocabulary[FIRST_WINDOW].to_pylist()]

@@ -163,8 +163,9 @@ class Run:
 
     def _know_items(self, window: Window) -> None:
         """Let the model read what the items table says after a window."""
+        with_new = self.params.evaluation.candidates == "all"
         self.items_table = self.folder.items_at(window)
-        self.model.know_items(self.items_table)
+        self.model.know_items(self.items_table, with_new=with_new)
 
     def _count_targets(self, windows: Sequence[Window]) -> None:
         """Set how often each item is a target in these windows, for the sampler of negatives."""

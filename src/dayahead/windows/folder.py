@@ -219,14 +219,14 @@ class WindowFolder:
         """
         return None if self.statistics.items is None else _read_table(self.folder / ITEMS)
 
-    def items_of(self, window: Window) -> pa.Table | None:
-        """Return the rows of `items` that are known from a window on."""
+    def items_between(self, before: Window | None, window: Window) -> pa.Table | None:
+        """Return the rows of `items` that are known after a window, but not after one before it."""
         if self.items is None:
             return None
-        start, end = (
-            np.searchsorted(self._item_windows, window.name, side) for side in ("left", "right")
-        )
-        return self.items.slice(start, end - start)
+        names = [each.name for each in (before, window) if each is not None]
+        *start, end = np.searchsorted(self._item_windows, names, "right").tolist()
+        first = start[0] if start else 0
+        return self.items.slice(first, end - first)
 
     @cached_property
     def _item_windows(self) -> NDArray[Any]:

@@ -62,11 +62,11 @@ def test_the_nearest_new_items_replace_the_last_candidates():
     assert found.tolist() == [[A, B, 6, D], [A, B, 6, C]]
 
 
-def test_a_new_item_of_the_session_is_no_second_candidate():
+def test_a_new_item_of_the_session_is_no_second_candidate_and_none_is_lost():
     content = content_of({A: X, D: X})
     search = content.new_items(np.isin(np.arange(8), [D]))
     found = search.add_to(np.array([[D, A, B, 6]], np.int32), clicks([[D]]))
-    assert found.tolist() == [[D, A, B, 0]]
+    assert found.tolist() == [[D, A, B, 6]]
 
 
 def test_items_that_have_nothing_in_common_are_no_candidates():

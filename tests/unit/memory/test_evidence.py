@@ -72,7 +72,7 @@ def test_a_memory_of_ones_own_is_learned_from_kept_and_explained(with_hours, wit
     other.fit(*windows[2], network)
     assert equal_states(model, other)
     before, _ = windows[2]
-    [parts] = model.explain(before.take(np.array([0])), before.items[:1], network)
+    [parts] = model.explain(before.take(np.array([0])), before.items[:1], np.arange(2, 14), network)
     assert parts["hour.clicks"] != 0
 
 

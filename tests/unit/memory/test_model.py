@@ -74,7 +74,7 @@ def test_a_state_does_not_change_with_the_model():
 def test_scoring_changes_nothing():
     model, other = fitted(window(0, 0)), fitted(window(0, 0))
     model.scores(PREFIXES, EVERY)
-    model.explain(PREFIXES.take(np.array([0])), np.array([A]))
+    model.explain(PREFIXES.take(np.array([0])), np.array([A]), EVERY)
     assert equal_states(model, other)
 
 
@@ -153,7 +153,7 @@ def test_a_network_is_a_feature():
     assert model.scores(PREFIXES, some, network).shape == (len(PREFIXES), 3)
     other = model.scores(PREFIXES, EVERY, lambda positions, items: -network(positions, items))
     assert not torch.equal(scores, other)
-    [parts] = model.explain(PREFIXES.take(np.array([0])), np.array([A]), network)
+    [parts] = model.explain(PREFIXES.take(np.array([0])), np.array([A]), EVERY, network)
     assert parts["network.log_softmax"] != 0
 
 
@@ -208,10 +208,10 @@ def test_new_items_are_ranked_once_they_are_seen():
 
 def test_an_explanation_names_every_feature_and_an_item_that_is_no_candidate_has_none():
     model = fitted(window(0, 0), window(1, 1))
-    [parts] = model.explain(clicks([[A]]), np.array([A]))
+    [parts] = model.explain(clicks([[A]]), np.array([A]), EVERY)
     assert list(parts) == list(model.features) == list(model.weights())
     model.grow(SIZES | {"item_id": 20})
-    none, again = model.explain(clicks([[A]]), np.array([20, A]))
+    none, again = model.explain(clicks([[A]]), np.array([20, A]), EVERY)
     assert not none
     assert again.keys() == parts.keys()
 
@@ -250,7 +250,7 @@ def test_the_head_learns_from_every_click_but_a_sessions_first():
 def test_without_neighbours_no_session_is_kept():
     model = fitted(window(0, 0), window(1, 1), config=replace(SMALL, n_best=0))
     assert len(model.memories.memories["sessions"].times) == 0
-    [parts] = model.explain(PREFIXES.take(np.array([0])), np.array([A]))
+    [parts] = model.explain(PREFIXES.take(np.array([0])), np.array([A]), EVERY)
     scores = model.scores(PREFIXES, EVERY)
     assert scores.isfinite().all()
     assert not torch.equal(scores, fitted(window(0, 0), window(1, 1)).scores(PREFIXES, EVERY))

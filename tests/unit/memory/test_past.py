@@ -161,6 +161,6 @@ def test_a_prefix_is_scored_the_same_among_any_others():
 def test_an_explanation_names_the_past():
     model = fitted(*windows_with_pasts(0), with_past=True)
     prefix = replace(clicks([[A]]), past=clicks([[B]]))
-    [parts] = model.explain(prefix, np.array([B]))
+    [parts] = model.explain(prefix, np.array([B]), EVERY)
     assert {*PAST_NAMES} <= {*parts}
     assert parts["past.is_last"] != 0

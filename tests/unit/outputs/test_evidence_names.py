@@ -30,7 +30,7 @@ def test_features_have_plain_names(feature, name):
 
 @pytest.mark.parametrize("tick", [0, 1])
 def test_every_feature_of_the_memories_has_one(tick):
-    settings = replace(SETTINGS, with_network=True, with_past=True, tick=tick)
+    settings = replace(SETTINGS, with_network=True, with_past=True, tick=tick, vectors=("text",))
     features = Memories(settings).features
     names = {plain_name(feature) for feature in features}
     assert len(names) == len(features)

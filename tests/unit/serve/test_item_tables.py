@@ -7,6 +7,8 @@ import pytest
 
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.serve.recommender import Recommender
+from dayahead.serve.request import Options
+from dayahead.serve.similar import SimilarItems
 from support.listed_items import Row, add_items
 from support.tiny_settings import train_study
 from support.window_folders import START, day, markov_days, raw_events, write_window_folder
@@ -16,11 +18,15 @@ DAYS = markov_days(n_days=3, sessions_per_day=30, n_items=12)
 GONE = 4
 """Withdrawn in the middle of the last day."""
 NOON = START + timedelta(days=2, hours=12)
+OLD = 5
+"""Withdrawn on the first day."""
+ENDS = {GONE: NOON, OLD: START}
 MODELS = {
+    "transitions": {"architecture": "transitions", "remind": "first"},
     "memory": {"architecture": "memory", "features": ["category"]},
     "gpt2": {"architecture": "gpt2", "features": ["category"]},
 }
-each_model = pytest.mark.parametrize("name", MODELS)
+each_model = pytest.mark.parametrize("name", ["memory", "gpt2"])
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +38,7 @@ def study(tmp_path_factory):
         windows = write_window_folder(folder / "windows", DAYS, features=True, listed={0: [NEW]})
         items = [*range(12), NEW]
         rows = [
-            Row(item, (1, item / 9, 0), category=item % 3 + 2, end=NOON if item == GONE else None)
-            for item in items
+            Row(item, (1, item / 9, 0), category=item % 3 + 2, end=ENDS.get(item)) for item in items
         ]
         add_items(windows, rows)
         of_evaluation = {"split": "all", "candidates": "all", "predictions": 13}
@@ -80,6 +85,29 @@ def test_a_list_holds_the_items_that_are_available_at_the_time_of_the_session(mo
     assert NEW in items_of(recommender.recommend_after(late, 13))
 
 
+def test_items_of_the_session_that_were_withdrawn_are_not_recommended_again(study):
+    recommender = Recommender.load(study("transitions") / "models")
+    events = raw_events([OLD, GONE, 1], 3).select(["item_id", "event_time"])
+    found = items_of(recommender.recommend_after(events, 13))
+    assert found[0] == 1
+    assert not {OLD, GONE} & {*found}
+
+
+def test_similar_items_are_available_after_the_last_window(study):
+    finder = SimilarItems(Recommender.load(study("transitions") / "models"))
+    found = {item for top in finder.find([*range(12)], Options(top_k=13)) for item, _ in top}
+    assert GONE in found  # until noon
+    assert OLD not in found
+
+
+def test_an_event_may_have_what_the_table_knows(models):
+    recommender = Recommender.load(models)
+    events = raw_events([1, 2], 2)
+    assert recommender.recommend_after(events, 5) == recommender.recommend_after(
+        events.select(["item_id", "event_time"]), 5
+    )
+
+
 def test_a_list_is_of_the_items_with_these_attributes(models):
     recommender = Recommender.load(models)
     events = recommender.events_of([1, 2])
@@ -87,7 +115,9 @@ def test_a_list_is_of_the_items_with_these_attributes(models):
     assert found
     assert {item % 3 for item in found} == {0, 2}
     assert not recommender.recommend_after(events, 13, where={"category": ["7"]})
-    with pytest.raises(ConfigError, match="where: brand: expected an attribute of items: category"):
+    with pytest.raises(
+        ConfigError, match="brand: unknown; expected an attribute of items: category"
+    ):
         recommender.recommend_after(events, 13, where={"brand": ["acme"]})
 
 

@@ -1,6 +1,7 @@
 """Studies with a table of items: items without a click, availability, and no look ahead."""
 
 import shutil
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -15,7 +16,10 @@ from dayahead.train.cache_keys import CacheKeys
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.stage import train
 from dayahead.windows.folder import WindowFolder
-from support.listed_items import VECTOR, Row, add_items
+from dayahead.windows.items import ItemTable
+from support.clicks import clicks
+from support.listed_items import VECTOR, Row, add_items, table_of
+from support.memory_models import fitted
 from support.tiny_settings import merge_sections, tiny_params, tiny_study, train_study
 from support.window_folders import START, bytes_in, day, markov_days, write_window_folder
 
@@ -131,15 +135,51 @@ def test_a_resumed_run_equals_one_without_a_break(windows, tmp_path, fits, name)
 
 def test_other_rows_of_a_window_are_other_fits_from_there_on(windows, tmp_path):
     other = folder_of(tmp_path / "windows", [*ROWS, Row(3, vector(9), day=1)], {0: [NEW]})
-    params, process = tiny_params(MODELS["memory"]), Process(Rank(0, 1), torch.device("cpu"))
-
-    def keys_of(path):
-        folder = WindowFolder(path)
-        catalogue = Catalogue(folder, params.model)
-        return CacheKeys(params, catalogue, folder.windows, process, None).fits
-
     is_same = [a == b for a, b in zip(keys_of(windows), keys_of(other), strict=True)]
     assert is_same == [True, False, False]
+
+
+def keys_of(path, sections=MODELS["memory"], first=0):
+    params, process = tiny_params(sections), Process(Rank(0, 1), torch.device("cpu"))
+    folder = WindowFolder(path)
+    catalogue = Catalogue(folder, params.model)
+    return CacheKeys(params, catalogue, folder.windows[first:], process, None).fits
+
+
+def test_rows_of_before_the_first_window_fitted_are_in_its_key(windows, tmp_path):
+    rows = [replace(row, category=4 if row.item == 3 else row.category) for row in ROWS]
+    other = folder_of(tmp_path / "windows", rows, {0: [NEW]})
+    both = zip(keys_of(windows, first=1), keys_of(other, first=1), strict=True)
+    assert [a == b for a, b in both] == [False, False]
+
+
+def test_vectors_of_later_windows_are_in_the_first_key_of_a_full_catalogue(windows, tmp_path):
+    other = folder_of(tmp_path / "windows", [*ROWS, Row(91, vector(1), day=2)], {0: [NEW], 2: [91]})
+    again = folder_of(tmp_path / "again", [*ROWS, Row(91, vector(2), day=2)], {0: [NEW], 2: [91]})
+    of_model = {"pretrained_items": VECTOR, "item_embedding_dim": 3}
+    grow, full = ({"model": {**of_model, "catalogue": name}} for name in ("grow", "full"))
+    assert keys_of(other, grow)[0] == keys_of(again, grow)[0]
+    assert keys_of(other, full)[0] != keys_of(again, full)[0]
+
+
+@pytest.mark.parametrize(("candidates", "is_one"), [("seen", False), ("all", True)])
+def test_items_without_a_click_are_candidates_where_all_are(windows, tmp_path, candidates, is_one):
+    sections = merge_sections(MODELS["memory"], evaluation={"candidates": candidates})
+    out = train_study(windows, tmp_path / "out", sections, last=day(1))
+    memories = load_model(out / "models").model.memory.memories
+    memories.know_items(memories.items_table, with_new=candidates == "all")
+    found = memories.reader(12)(clicks([[index_of(windows, 3)]], categories=[[(2,)]]))
+    assert (index_of(windows, NEW) in found.candidates) == is_one
+
+
+def test_an_item_that_is_not_released_is_no_candidate_of_a_fit():
+    rows = table_of([Row(2, (1, 0, 0)), Row(3, (1, 0, 0), start=START)], [2, 3])
+    model = fitted(vectors=(VECTOR,))
+    model.memories.know_items(ItemTable(rows.drop(["category"])))
+    start = int(START.timestamp()) * 1_000_000
+    for time, is_one in ((start - 1, False), (start, True)):
+        model.memories.now = time
+        assert (3 in model.memories.reader(8)(clicks([[2]])).candidates) == is_one
 
 
 def test_vectors_are_those_that_the_settings_name(windows, tmp_path):

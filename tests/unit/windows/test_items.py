@@ -34,8 +34,10 @@ def test_the_newest_row_of_each_item_is_known_after_its_window(folder):
     assert second.is_listed(4).tolist() == [False, False, True, False]
 
 
-def test_rows_of_a_window_and_the_first_ones_of_items(folder):
-    assert [folder.items_of(window).num_rows for window in folder.windows] == [1, 2, 0]
+def test_rows_between_windows_and_the_first_ones_of_items(folder):
+    first, second, third = folder.windows
+    pairs = [(None, first), (first, second), (second, third), (None, second)]
+    assert [folder.items_between(*pair).num_rows for pair in pairs] == [1, 2, 0, 3]
     assert folder.first_items.values("category", 5).tolist() == [0, 0, 2, 0, 1]
 
 
@@ -43,7 +45,7 @@ def test_a_data_set_without_a_table_knows_nothing_of_items(tmp_path):
     folder = WindowFolder(write_window_folder(tmp_path, [[[1, 2]]]))
     [window] = folder.windows
     assert folder.items is folder.first_items is folder.items_at(window) is None
-    assert folder.items_of(window) is None
+    assert folder.items_between(None, window) is None
 
 
 def test_items_are_available_from_a_time_and_until_another():
