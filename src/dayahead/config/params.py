@@ -120,9 +120,10 @@ class EvaluationConfig:
 
     split: Literal["valid", "test", "all"]
     """Sessions evaluated on: tune on valid, report on test; all: the whole window."""
-    candidates: Literal["seen", "all"]
-    """Items in train sessions up to the fitted window, with `live.tick` those counted since too; or
-    the whole catalogue of the log."""
+    candidates: Literal["seen", "known", "all"]
+    """Items in train sessions up to the fitted window, with `live.tick` those counted since too;
+    those that the model knows by then, which a table of items may list before anyone clicks them;
+    or the whole catalogue of the log."""
     positions: Literal["last", "all"]
     """Targets: a session's last item, or every item after its first. Each target is predicted from
     the items before it; metrics are means over targets."""
@@ -220,7 +221,7 @@ def checked_params(value: object, path: str) -> Params:
         raise ConfigError(
             f"{path}: evaluation.candidates: all ranks over every item of the log, and "
             f"model.catalogue: grow knows only those seen so far; set model.catalogue to full or "
-            f"evaluation.candidates to seen"
+            f"evaluation.candidates to seen or known"
         )
     training, architecture = params.training, params.model.architecture
     if training.protocol == "sliding" and training.carry_model and reads_times(architecture):

@@ -41,7 +41,7 @@ def study(tmp_path_factory):
             Row(item, (1, item / 9, 0), category=item % 3 + 2, end=ENDS.get(item)) for item in items
         ]
         add_items(windows, rows)
-        of_evaluation = {"split": "all", "candidates": "all", "predictions": 13}
+        of_evaluation = {"split": "all", "candidates": "known", "predictions": 13}
         sections = {
             "model": MODELS[name],
             "evaluation": of_evaluation,

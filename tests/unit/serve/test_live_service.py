@@ -26,7 +26,7 @@ KINDS = {
     "category": merge_sections(LIVE, model={"features": ("category",)}),
     "gpt2": WITH_GPT2,
     "items": merge_sections(
-        LIVE, model={"features": ("category",)}, evaluation={"candidates": "all"}
+        LIVE, model={"features": ("category",)}, evaluation={"candidates": "known"}
     ),
     "gpt2 with features": merge_sections(WITH_GPT2, model={"features": ("category", "price")}),
 }

@@ -29,7 +29,7 @@ DAYS = markov_days(n_days=3, sessions_per_day=24, n_items=12)
 DAYS[2] = [[*session, NEW] if n % 3 == 0 else session for n, session in enumerate(DAYS[2])]
 MEMORY = {
     "model": {"architecture": "memory", "features": ["category"]},
-    "evaluation": {"split": "all", "positions": "all", "candidates": "all"},
+    "evaluation": {"split": "all", "positions": "all", "candidates": "known"},
 }
 MODELS = {
     "memory": MEMORY,
@@ -162,12 +162,12 @@ def test_vectors_of_later_windows_are_in_the_first_key_of_a_full_catalogue(windo
     assert keys_of(other, full)[0] != keys_of(again, full)[0]
 
 
-@pytest.mark.parametrize(("candidates", "is_one"), [("seen", False), ("all", True)])
+@pytest.mark.parametrize(("candidates", "is_one"), [("seen", False), ("known", True)])
 def test_items_without_a_click_are_candidates_where_all_are(windows, tmp_path, candidates, is_one):
     sections = merge_sections(MODELS["memory"], evaluation={"candidates": candidates})
     out = train_study(windows, tmp_path / "out", sections, last=day(1))
     memories = load_model(out / "models").model.memory.memories
-    memories.know_items(memories.items_table, with_new=candidates == "all")
+    memories.know_items(memories.items_table, with_new=candidates != "seen")
     found = memories.reader(12)(clicks([[index_of(windows, 3)]], categories=[[(2,)]]))
     assert (index_of(windows, NEW) in found.candidates) == is_one
 
