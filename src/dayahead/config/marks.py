@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ReadBy:
-    """The models that read a setting, whoever reads the others of its section."""
+    """The models that read a setting, in place of those that read the rest of its section."""
 
     holds: Callable[[Any], bool]
     """Whether a model of this `ModelConfig` does."""
