@@ -155,6 +155,11 @@ class EvaluationConfig:
     batch_size: Count
     """Sessions scored at once over all processes together; with `positions: all`, targets."""
 
+    @property
+    def ranks_new_items(self) -> bool:
+        """Whether items are candidates before anyone has clicked them."""
+        return self.candidates != "seen"
+
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TrackingConfig:

@@ -12,7 +12,7 @@ from dayahead.core.phases import in_phase
 from dayahead.dataset.items import VectorConfig
 from dayahead.features.workflow import Vocabularies, encode
 from dayahead.preprocess.incremental import KNOWN_ITEMS, TEXTS, WINDOWS
-from dayahead.preprocess.items import KnownItems, Matrix, matrix_of
+from dayahead.preprocess.items import ItemsByWindow, Matrix, matrix_of
 from dayahead.preprocess.texts import TextEncoder, unit_length
 from dayahead.windows.folder import ITEMS
 from dayahead.windows.metadata import Statistics
@@ -20,7 +20,7 @@ from dayahead.windows.metadata import Statistics
 
 @in_phase("items")
 def write_items(
-    known: KnownItems,
+    known: ItemsByWindow,
     run: Path,
     statistics: Statistics,
     vocabularies: Vocabularies,

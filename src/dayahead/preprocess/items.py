@@ -112,7 +112,7 @@ class ItemRows:
 
 
 @dataclass(frozen=True)
-class KnownItems:
+class ItemsByWindow:
     """The rows of the table, and the windows that know them."""
 
     rows: ItemRows

@@ -12,7 +12,7 @@ from dayahead.core.phases import in_phase
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.vocabulary import add_value_counts, empty_value_counts, vocabulary_of
 from dayahead.preprocess.incremental import VALUE_COUNTS, WINDOWS
-from dayahead.preprocess.items import KnownItems
+from dayahead.preprocess.items import ItemsByWindow
 from dayahead.preprocess.tasks import categorical_columns
 from dayahead.windows.folder import GRACE_SUFFIX, vocabulary_path
 
@@ -24,7 +24,7 @@ def grow_vocabularies(
     dataset: DatasetConfig,
     run: Path,
     found: Mapping[str, Sequence[Values]],
-    items: KnownItems | None,
+    items: ItemsByWindow | None,
 ) -> dict[str, pa.Table]:
     """Add the values of new windows to each vocabulary; write it, and the counts of all values.
 

@@ -144,7 +144,7 @@ class CacheKeys:
             },
             "sessions": asdict(statistics.sessions),
             "items": None if statistics.items is None else asdict(statistics.items),
-            "new_items": params.evaluation.candidates if statistics.items else None,
+            "new_items": params.evaluation.ranks_new_items if statistics.items else None,
             "device": process.device.type,
             "bfloat16": has_network and uses_bfloat16(params.training, process),
             # Every process has its own random stream for dropout.

@@ -163,7 +163,7 @@ class Run:
 
     def _know_items(self, window: Window) -> None:
         """Let the model read what the items table says after a window."""
-        with_new = self.params.evaluation.candidates != "seen"
+        with_new = self.params.evaluation.ranks_new_items
         self.items_table = self.folder.items_at(window)
         self.model.know_items(self.items_table, with_new=with_new)
 

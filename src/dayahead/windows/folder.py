@@ -97,6 +97,8 @@ class WindowFolder:
 
     folder: Path
     _vocabularies: dict[str, pa.Table] = field(default_factory=dict, init=False, compare=False)
+    _newest_items: dict[str, ItemTable] = field(default_factory=dict, init=False, compare=False)
+    """The last one that `items_at` has returned, by window."""
     _n_known: dict[str, NDArray[np.int64]] = field(default_factory=dict, init=False, compare=False)
 
     @cached_property
@@ -245,11 +247,16 @@ class WindowFolder:
         """Return the newest row of each item that is known after a window."""
         if self.items is None:
             return None
+        if window.name in self._newest_items:  # a fit begins with what the one before ended with
+            return self._newest_items[window.name]
         n_known = int(np.searchsorted(self._item_windows, window.name, "right"))
         known = self.items.slice(0, n_known)
         # The first of the reversed items is the last row.
         _, places = np.unique(known[ITEM_ID].to_numpy()[::-1], return_index=True)
-        return ItemTable(known.take(pa.array(n_known - 1 - places)).combine_chunks())
+        found = ItemTable(known.take(pa.array(n_known - 1 - places)).combine_chunks())
+        self._newest_items.clear()
+        self._newest_items[window.name] = found
+        return found
 
     def categorical_column(self, feature: str, setting: str) -> str:
         """Return the column of a categorical feature, named by a setting.
