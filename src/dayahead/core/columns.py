@@ -43,7 +43,9 @@ N_RESERVED: Final = 2
 """Vocabulary indices 0 (padding) and 1 (unknown); the first real value has index 2."""
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-DAY: Final = 24 * 60 * 60 * 1_000_000
+SECOND: Final = 1_000_000
+"""Length of a second, in microseconds."""
+DAY: Final = 24 * 60 * 60 * SECOND
 """Length of a day, in microseconds."""
 LATEST_TIME: Final = 7_258_118_400_000_000
 """The year 2200 in Unix microseconds: later times, or negative ones, are in a wrong unit."""

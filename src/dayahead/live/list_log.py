@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dayahead.core.columns import SECOND
 from dayahead.live.clock import Clock
 from dayahead.live.table_file import TableFile
 
@@ -24,7 +25,6 @@ WRITE_SECONDS: Final = 1.0
 """Seconds for which lists are collected, to be written together."""
 PRUNE_SECONDS: Final = 3600
 PRUNED_AT_ONCE: Final = 10_000
-SECOND: Final = 1_000_000
 TABLE = """
 CREATE TABLE IF NOT EXISTS lists (
     position INTEGER PRIMARY KEY AUTOINCREMENT,

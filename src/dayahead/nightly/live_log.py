@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dayahead.core.columns import ITEM_ID, USER_ID
+from dayahead.core.columns import ITEM_ID, SECOND, USER_ID
 from dayahead.core.errors import DayaheadError
 from dayahead.core.redaction import redacted
 from dayahead.live.event_log import DEFAULT_LOG
@@ -31,7 +31,6 @@ Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 KEY: Final = "live_log"
 """Name of the comparison among a decision's details."""
-SECOND: Final = 1_000_000
 SAME: Final = 60 * SECOND
 """Greatest difference between the times of an event in both logs."""
 MARGIN: Final = 2 * 3600 * SECOND

@@ -9,10 +9,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.dataset import dataset
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, TIMESTAMP, USER_ID
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, SECOND, SESSION_ID, TIMESTAMP, USER_ID
 from dayahead.dataset.manifest import RawManifest
-
-SECOND = 1_000_000
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dayahead.core.columns import USER_ID
+from dayahead.core.columns import SECOND, USER_ID
 from dayahead.core.errors import DataError
 from dayahead.core.redaction import redacted
 from dayahead.live.list_log import DEFAULT_LISTS, LISTS, N_LOGGED
 from dayahead.metrics.metrics import Values, target_metric
-from dayahead.nightly.official_log import SECOND, OfficialLog
+from dayahead.nightly.official_log import OfficialLog
 from dayahead.statistics.bootstrap import MIN_SESSIONS, percentiles, replicates
 from dayahead.windows.folder import Window, WindowFolder
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from dayahead.core.columns import EVENT_TIME, EVENT_TYPE, ITEM_ID, SESSION_ID, USER_ID
+from dayahead.core.columns import EVENT_TIME, EVENT_TYPE, ITEM_ID, SECOND, SESSION_ID, USER_ID
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Flags, Ints, codes_of, find_repeats, ints, is_new, set_column
 from dayahead.preprocess.event_log import FINALISED
@@ -12,7 +12,6 @@ REPEATED = "_repeated"
 """Column that marks events which the rule for repeats drops."""
 RETRIED = "_retried"
 """Column that marks events which were sent again (sessions.retry_seconds), where that is set."""
-SECOND = 1_000_000
 
 
 def mark_user_repeats(events: pa.Table, users: Ints, dataset: DatasetConfig) -> pa.Table:

@@ -7,7 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dayahead.core.columns import EVENT_TIME, PAST_PREFIX, SESSION_ID, SESSION_START, USER_ID
+from dayahead.core.columns import (
+    EVENT_TIME,
+    PAST_PREFIX,
+    SECOND,
+    SESSION_ID,
+    SESSION_START,
+    USER_ID,
+)
 from dayahead.core.ragged import offsets_of, ranges
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.dataset.sessions import SessionsConfig
@@ -23,7 +30,7 @@ from dayahead.features.arrays import (
 )
 from dayahead.preprocess.calendar import MINUTE, Progress
 from dayahead.preprocess.event_log import FINALISED, past_columns
-from dayahead.preprocess.repeats import REPEATED, SECOND, mark_user_repeats, retried_before
+from dayahead.preprocess.repeats import REPEATED, mark_user_repeats, retried_before
 
 
 def apply_user_steps(

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from dayahead.core.columns import SECOND
 from dayahead.live.clock import Clock
 from dayahead.live.event import Event
 from dayahead.live.event_log import EventLog
@@ -25,7 +26,6 @@ WRITTEN_AT_ONCE = 5_000
 WAITING = 100_000
 """Events that may wait to be written."""
 RETRY_SECONDS = 5
-SECOND = 1_000_000
 log = logging.getLogger(__name__)
 
 
