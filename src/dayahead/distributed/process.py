@@ -21,6 +21,9 @@ T = TypeVar("T")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES, KEPT_BYTES_SHARDED = 2**30, 2**26
 """Bytes of the largest tensor whose pages malloc keeps when it is freed."""
+KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+"""Capacities of oneDNN's cache and of torch's own before it, which oneDNN and torch read once."""
+CACHED_KERNELS = "128"
 SYS = Path("/sys")
 _log = logging.getLogger(__name__)
 
@@ -95,12 +98,23 @@ def set_up_process(device: torch.device, n_threads: int, kept_bytes: int = KEPT_
         mallopt(M_MMAP_THRESHOLD, kept_bytes)
         mallopt(M_TRIM_THRESHOLD, kept_bytes)
     if device.type == "cpu":
+        limit_kernel_caches()
         use_onednn()
         watch_cores()
     if device.type == "cuda":
         torch.cuda.set_device(device)
         # torch allows TF32 by default for recurrent networks and convolutions, not for products.
         torch.backends.cudnn.allow_tf32 = False
+
+
+def limit_kernel_caches() -> None:
+    """Keep the kernels of 128 shapes of matrix products, where torch and oneDNN keep those of 1,024.
+
+    A catalogue that grows brings new shapes in every window, of about .5 MB each. A step of
+    training seldom meets a shape again after 128 others.
+    """
+    for name in KERNEL_CACHES:
+        os.environ.setdefault(name, CACHED_KERNELS)
 
 
 def use_onednn() -> None:

@@ -167,3 +167,27 @@ def test_a_cpu_computes_float32_products_in_float32():
     states, table = (torch.randn(n, 128, generator=rng) for n in (64, 512))
     exact = states.double() @ table.double().T
     assert (states @ table.T - exact).abs().max() <= 1e-5 * exact.abs().max()
+
+
+GROWTH = """
+import torch
+from dayahead.distributed.process import set_up_process
+
+def in_use():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
+
+set_up_process(torch.device("cpu"), 1)
+states = torch.ones(64, 16)
+for n_items in range(1000, 1600):
+    states @ torch.ones(n_items, 16).T
+    if n_items == 1200:
+        before = in_use()
+print(in_use() - before)
+"""
+
+
+def test_memory_does_not_grow_with_the_shapes_of_products():
+    """400 more shapes took 200 MB."""
+    command = [sys.executable, "-c", GROWTH]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(found.stdout) < 60
