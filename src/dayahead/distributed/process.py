@@ -108,7 +108,7 @@ def set_up_process(device: torch.device, n_threads: int, kept_bytes: int = KEPT_
 
 
 def limit_kernel_caches() -> None:
-    """Keep the kernels of 128 shapes of matrix products, where torch and oneDNN keep those of 1,024.
+    """Keep the kernels of the last 128 shapes of matrix products, not of 1,024 as torch does.
 
     A catalogue that grows brings new shapes in every window, of about .5 MB each. A step of
     training seldom meets a shape again after 128 others.
