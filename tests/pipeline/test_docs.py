@@ -55,6 +55,18 @@ def test_the_readme_is_short():
     assert len(text_of(ROOT / "README.md").splitlines()) <= 150
 
 
+def test_every_file_names_the_version_of_this_release():
+    """Python's packages have it from pyproject.toml; only a release changes the others."""
+    version = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["version"]
+    manifests = [*(ROOT / "containers").rglob("*.yaml"), ROOT / "containers" / "ngc-job"]
+    files = [ROOT / "CITATION.cff", ROOT / "CHANGELOG.md", *DOCS, *manifests]
+    pattern = r"^## (\d\S*)|^version: (\S+)|version = \{(\S+)\}|(\d+\.\d+\.\d+)-c(?:pu|uda)\b"
+    named = {str(file): re.findall(pattern, text_of(file), re.M)[:1] for file in files}
+    found = {name: "".join(*each) for name, each in named.items() if each}
+    assert found == dict.fromkeys(found, version)
+    assert len(found) == 7
+
+
 def test_the_generated_pages_are_current():
     for name, text in load_tool("settings_pages").pages().items():
         assert text_of(ROOT / "docs" / name) == text, "run `make docs`"

@@ -122,6 +122,7 @@ TROUBLES = {
         ("dayahead_events_total", {"result": "accepted"}, "0+9x5000"),
         ("dayahead_events_total", {"result": "refused"}, "0+1x5000"),
     ],
+    "DayaheadTrialFails": [("dayahead_fallbacks_total", {}, "0+1x5000")],
     "DayaheadListsLost": [("dayahead_lists_total", {"result": "lost"}, "0+1x5000")],
     "fine": [
         ("up", {"job": "dayahead"}, "1x5000"),
@@ -136,6 +137,7 @@ TROUBLES = {
         ("dayahead_counted_until_seconds", {}, "0+60x5000"),
         ("dayahead_events_total", {"result": "accepted"}, "0+99x5000"),
         ("dayahead_events_total", {"result": "refused"}, "0+1x5000"),
+        ("dayahead_fallbacks_total", {}, "2x5000"),
         ("dayahead_lists_total", {"result": "lost"}, "3x5000"),
     ],
 }

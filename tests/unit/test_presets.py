@@ -67,7 +67,7 @@ def test_every_preset_fits_the_settings_and_the_data_set(monkeypatch):
         features = values.get("model.features", "[]").strip("[]")
         assert set(filter(None, features.split(","))) <= set(data_set(values["dataset"]).features)
         assert values["evaluation.candidates"] == "all", name
-        is_cut = name.startswith("diginetica/") and name in TUNED  # as results.md has it
+        is_cut = name.startswith("diginetica/") and name in TUNED  # as results-log.md has it
         assert values["window.overrun"] == ("cut" if is_cut else "keep"), name
 
 

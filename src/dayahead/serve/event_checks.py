@@ -1,6 +1,6 @@
 """Reported events, checked one by one: what a model cannot count is refused by name."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
@@ -9,25 +9,26 @@ from dayahead.live.event import Event
 from dayahead.serve.answers import table_of
 from dayahead.serve.messages import LiveEvent, Refused
 from dayahead.serve.recommender import Recommender
+from dayahead.serve.trial import A
 
 MICROSECOND = timedelta(microseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def check_events(
-    recommender: Recommender, events: Sequence[LiveEvent], earliest: int, latest: int
+    readers: Mapping[str, Recommender], events: Sequence[LiveEvent], earliest: int, latest: int
 ) -> tuple[list[Event], list[Refused]]:
     """Return the events that can be taken, and why the others cannot.
 
     Args:
-        recommender: the model in use, which says what types the fields have.
+        readers: the models in use by variant, A first, which say what types the fields have.
         events: some events, at least one.
         earliest: microseconds since 1970; an earlier event cannot be taken.
         latest: a later one neither.
     """
     good: list[Event] = []
     refused: list[Refused] = []
-    for event, item in zip(events, _items_of(recommender, events), strict=True):
+    for event, item in zip(events, _items_for_all(readers, events), strict=True):
         time = (event.event_time - EPOCH) // MICROSECOND
         if isinstance(item, DataError):
             refused.append(Refused(event.event_id, str(item)))
@@ -37,6 +38,18 @@ def check_events(
             fields = {**(event.model_extra or {}), ITEM_ID: item}
             good.append(Event(event.event_id, event.session_id, event.user_id, time, fields))
     return good, refused
+
+
+def _items_for_all(
+    readers: Mapping[str, Recommender], events: Sequence[LiveEvent]
+) -> list[int | str | DataError]:
+    """Return each event's item as A reads it, or the error of the first model that cannot."""
+    found = list(_items_of(readers[A], events))
+    for recommender in [each for variant, each in readers.items() if variant != A]:
+        for n, item in enumerate(_items_of(recommender, events)):
+            if isinstance(item, DataError) and not isinstance(found[n], DataError):
+                found[n] = DataError(f"for the model on trial: {item}")
+    return found
 
 
 def _items_of(

@@ -91,10 +91,25 @@ class LiveFeed:
             model.deliver([event])
 
     def _deliver(self, events: Sequence[Event]) -> None:
-        """Deliver to each model the events that it has not read from the log already."""
-        for counted, _ in self._in_use.values():
+        """Deliver to each model the events that it has not read from the log already.
+
+        They are on disk, so a model that cannot take them does not refuse them.
+        """
+        for variant, (counted, _) in self._in_use.items():
             model = counted.model
-            model.deliver([each for each in events if each.position > model.position])
+            try:
+                if variant not in self._broken:
+                    model.deliver([each for each in events if each.position > model.position])
+            except Exception:  # noqa: BLE001 - it is logged, and the other model goes on
+                self._break(variant)
+
+    def _break(self, variant: str) -> None:
+        """Stop counting with a model that is in no state of any tick."""
+        log.exception("model %s counts no clicks: start the service again", self._version(variant))
+        self._broken.add(variant)
+
+    def _version(self, variant: str) -> str:
+        return self._used(variant)[0].version
 
     def switch_to(self, counted: CountedModel, variant: str = A) -> LoadedModel:
         """Answer with a model from now on; return it."""
@@ -106,8 +121,8 @@ class LiveFeed:
         return found
 
     def advance(self) -> None:
-        """Let each model count what has arrived; raises as `current` does."""
-        for variant in self._in_use:
+        """Let each model that has not failed count what has arrived; raises as `current` does."""
+        for variant in [each for each in self._in_use if each not in self._broken]:
             self.current(variant)
 
     def current(self, variant: str = A) -> LoadedModel:
@@ -118,15 +133,16 @@ class LiveFeed:
         """
         counted, current = self._used(variant)
         if variant in self._broken:
-            raise RuntimeError("clicks could not be counted, so the service must be started again")
+            raise RuntimeError(
+                f"model {counted.version} could not count clicks: the service must be started again"
+            )
         until = self._last_tick(counted.model)
         if until <= counted.model.now:
             return current
         try:
             return self._counted(counted, until, variant)
         except Exception:
-            # The model is in no state of any tick.
-            self._broken.add(variant)
+            self._break(variant)
             raise
 
     def _counted(self, counted: CountedModel, until: int, variant: str) -> LoadedModel:
@@ -163,8 +179,8 @@ class LiveFeed:
 
     @property
     def is_broken(self) -> bool:
-        """Whether a count has failed."""
-        return bool(self._broken)
+        """Whether the model that is served anyway could not count clicks."""
+        return A in self._broken
 
     @property
     def counted_until(self) -> str:
@@ -182,10 +198,15 @@ class LiveFeed:
             OSError: they could not be written.
             Overloaded: too many wait to be written.
         """
-        (counted, current), writing = self._used(), self._writing
+        model, writing = self._used()[0].model, self._writing
         assert writing is not None, "ingest() outside of running()"
-        between = counted.model.start - counted.model.gap, self._clock.latest_possible()
-        good, refused = check_events(current.recommender, events, *between)
+        between = model.start - model.gap, self._clock.latest_possible()
+        readers = {
+            variant: current.recommender
+            for variant, (_, current) in self._in_use.items()
+            if variant == A or variant not in self._broken
+        }
+        good, refused = check_events(readers, events, *between)
         [is_new] = await writing.ask([good]) if good else [[]]
         if good:
             self._metrics.lag.set((self._clock.now() - good[-1].time) / SECOND)

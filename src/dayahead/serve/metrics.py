@@ -50,7 +50,10 @@ class Metrics:
         self.model = Gauge(
             "dayahead_model", "1 for each model in use.", ["version", "window"], registry=own
         )
-
+        self.fallbacks = Counter(
+            "dayahead_fallbacks", "Sessions of the model on trial that the other has answered.",
+            registry=own,
+        )  # fmt: skip
         self.lists = Counter(
             "dayahead_lists", "Lists to be logged: logged, unnamed (no session_id), lost.",
             ["result"], registry=own,

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
 from dayahead.core.errors import ConfigError, DayaheadError, first_line
@@ -34,7 +34,9 @@ SMALL_ENTRIES = 2_000
 """Maximum number of entries of a small request, accepted even when half of the queue is full."""
 PRUNE_SECONDS = 3600
 """Seconds between two removals of old events."""
-Batches = MicroBatches[Request, AnyResult]
+Answered = tuple[str, AnyResult]
+"""A result, and the variant that gave it."""
+Batches = MicroBatches[Request, Answered]
 NewFeed = Callable[[Metrics], LiveFeed]
 log = logging.getLogger(__name__)
 
@@ -74,6 +76,8 @@ class Service:
         self._cold_start = cold_start
         self._reload_seconds = reload_seconds
         self._batches: Batches | None = None
+        self._has_failed = False
+        """Whether the model on trial has failed the last time it was asked."""
         self.feed = feed(self.metrics) if feed else None
         self.models: dict[str, LoadedModel] = {}
         """Those in use, by variant."""
@@ -116,22 +120,24 @@ class Service:
             DataError: together they exceed a limit.
             Overloaded: too much waits already.
         """
-        results: list[Result] = [
-            each for each in await self._ask(requests) if not isinstance(each, SimilarAnswer)
-        ]
-        for request, each in zip(requests, results, strict=True):
+        results: list[Result] = []
+        for request, (variant, each) in zip(requests, await self._ask(requests), strict=True):
+            assert not isinstance(each, SimilarAnswer)
             kind = "error" if isinstance(each, DayaheadError) else ("known", "cold")[each.is_cold]
             self.metrics.sessions.labels(kind).inc()
             if self._lists is not None and isinstance(each, Answer):
-                self._log_list(self._lists, request, each)
+                self._log_list(self._lists, request, variant, each)
+            results.append(each)
         return results
 
-    def _log_list(self, lists: ListLog, request: SessionRequest, answer: Answer) -> None:
+    def _log_list(
+        self, lists: ListLog, request: SessionRequest, variant: str, answer: Answer
+    ) -> None:
         if request.session_id is None:
             self.metrics.lists.labels("unnamed").inc()
             return
         self.metrics.lists.labels("logged").inc()
-        variant, items = self._variant_of(request), [each.item for each in answer.items]
+        items = [each.item for each in answer.items]
         lists.add(request.session_id, request.user_id, variant, answer.model.version, items)
 
     def _variant_of(self, request: Request) -> str:
@@ -141,11 +147,11 @@ class Service:
 
     async def similar(self, request: SimilarRequest) -> SimilarAnswer | DayaheadError:
         """Answer with the items most like one; raises as `answer` does."""
-        [result] = await self._ask([request])
+        [(_, result)] = await self._ask([request])
         assert not isinstance(result, Answer)
         return result
 
-    async def _ask(self, requests: Sequence[Request]) -> list[AnyResult]:
+    async def _ask(self, requests: Sequence[Request]) -> list[Answered]:
         assert self._batches is not None, "a request outside of running()"
         self.limits.check(requests, self._n_items)
         return await self._batches.ask(requests)
@@ -195,16 +201,34 @@ class Service:
     def _n_items(self) -> int:
         return max(len(each.recommender.stored.candidates) for each in self.models.values())
 
-    def _answer(self, requests: Sequence[Request]) -> list[AnyResult]:
+    def _answer(self, requests: Sequence[Request]) -> list[Answered]:
         self.metrics.batches.observe(len(requests))
-        variants = [self._variant_of(each) for each in requests]
-        answers: dict[str, Iterator[AnyResult]] = {}
-        for variant in {*variants}:
-            own = [each for each, of in zip(requests, variants, strict=True) if of == variant]
-            # The model is read once, so that one model answers all of them.
-            model = self.models[variant] if self.feed is None else self.feed.current(variant)
-            answers[variant] = iter(answer_requests(model, own, self._cold_start))
-        return [next(answers[variant]) for variant in variants]
+        of_b = [each for each in requests if self._variant_of(each) == B]
+        by_b = iter(self._tried(of_b) if of_b else [])
+        # None: B has none, so that A answers.
+        tried = [next(by_b, None) if self._variant_of(each) == B else None for each in requests]
+        rest = [each for each, result in zip(requests, tried, strict=True) if result is None]
+        by_a = iter(self._answered_by(A, rest) if rest else [])
+        return [(A, next(by_a)) if result is None else (B, result) for result in tried]
+
+    def _tried(self, requests: Sequence[Request]) -> list[AnyResult]:
+        """Return the answers of the model on trial; none if it fails."""
+        try:
+            found = self._answered_by(B, requests)
+        except Exception:
+            self.metrics.fallbacks.inc(len(requests))
+            if not self._has_failed:
+                names = self.models[B].version, self.model.version
+                log.exception("model %s on trial has failed, %s answers its sessions", *names)
+            self._has_failed = True
+            return []
+        self._has_failed = False
+        return found
+
+    def _answered_by(self, variant: str, requests: Sequence[Request]) -> list[AnyResult]:
+        # The model is read once, so that one model answers all of them.
+        model = self.models[variant] if self.feed is None else self.feed.current(variant)
+        return answer_requests(model, requests, self._cold_start)
 
     def _use(self, variant: str, model: LoadedModel) -> None:
         self.models[variant] = model
@@ -256,7 +280,7 @@ class Service:
                 await batches.between(feed.advance)
             except Exception:
                 if not is_broken:
-                    log.exception("clicks could not be counted: start the service again")
+                    log.exception("clicks could not be counted")
                 is_broken = True
             try:
                 if second % PRUNE_SECONDS == 0:

@@ -259,7 +259,8 @@ POWER = {
     (5, 28, 6): (0.66, 0.99, 1.0, 1.0, 1.0),
 }
 """Share of trials that find a gain of 1, 1.5, 2, 3 and 4 times the noise of a run in a window, by
-seeds, horizon and trials a year; seeds deviate by a quarter of the noise; docs/nightly.md."""
+seeds, horizon and trials a year; seeds deviate by a quarter of the noise: docs/nightly-evidence.md.
+"""
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from dayahead.core.errors import ConfigError
+from dayahead.core.errors import ConfigError, ScoreError
 from dayahead.live.clock import WallClock
 from dayahead.live.list_log import LISTS, N_LOGGED, ListLog
 from dayahead.serve.http import create_app
@@ -62,7 +62,7 @@ def logged(saved_model, tmp_path):
                     "SELECT session, user, variant, model, items FROM lists ORDER BY position"
                 ).fetchall()
 
-        client.ended = ended
+        client.ended, client.service = ended, service
         yield client
 
 
@@ -82,6 +82,49 @@ def test_each_session_is_answered_by_its_model_and_its_list_is_logged(logged, sa
         expected.append((name, None, variant, versions[variant], json.dumps(items)))
     assert {row[2] for row in expected} == {A, B}
     assert logged.ended() == expected
+
+
+def fail(*_):
+    raise ScoreError("scores are not finite")
+
+
+def test_what_the_model_on_trial_cannot_answer_the_other_does(logged, monkeypatch, caplog):
+    about = logged.get("/").json()["model"]
+    requests = [{"session": [1, 2], "session_id": name, "top_k": 3} for name in NAMES[:20]]
+    n_b = sum(trial_of(0.5).variant_of(name) == B for name in NAMES[:20])
+
+    def versions():
+        answers = logged.post("/recommend/batch", json={"requests": requests}).json()["answers"]
+        return [each["model"]["version"] for each in answers]
+
+    before, tried = versions(), logged.service.models[B].recommender
+    with monkeypatch.context() as patch:
+        patch.setattr(type(tried), "rank", failing_for(tried))
+        assert [*versions(), *versions()] == 40 * [about["version"]]
+    assert caplog.text.count("answers its sessions") == 1
+    assert f"{about['against']} on trial has failed" in caplog.text
+    assert versions() == before != 20 * [about["version"]]
+    text = logged.get("/metrics").text
+    assert f"dayahead_fallbacks_total {2 * n_b}.0" in text
+    assert logged.get("/ready").status_code == 200
+    rows = logged.ended()
+    assert [row[2] for row in rows[20:60]] == 40 * [A]
+    assert {row[3] for row in rows if row[2] == A} == {about["version"]}
+
+
+def failing_for(recommender):
+    """`Recommender.rank`, which fails for one of them."""
+    rank = Recommender.rank
+    return lambda own, *given: fail() if own is recommender else rank(own, *given)
+
+
+def test_a_request_that_no_model_answers_fails_alone(logged, monkeypatch):
+    """With A too: there is no third model."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Recommender, "rank", fail)
+        with pytest.raises(ScoreError):
+            logged.post("/recommend", json={"session": [1], "session_id": NAMES[0]})
+    assert logged.post("/recommend", json={"session": [1]}).status_code == 200
 
 
 def test_what_cannot_be_joined_is_counted_and_not_logged(logged):
