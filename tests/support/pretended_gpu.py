@@ -309,6 +309,8 @@ def pretended_gpu() -> Iterator[Trace]:
             (dist, {name: _collective(name) for name in COLLECTIVES}),
             (Tensor, of_tensor),
             (torch.cuda, of_cuda),
+            # A torch with CUDA would ask its driver whether a graph is being captured.
+            (torch.accelerator, {"current_accelerator": lambda check_available=False: None}),
             _triton_kernels(),
         ):
             for name, new in changes.items():
