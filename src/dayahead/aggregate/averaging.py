@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dayahead.metrics.metrics import Ranks, mean, metric_names, target_metric
+from dayahead.metrics.metrics import Ranks, mean, target_metric
 from dayahead.outputs.tables import WindowResult
 from dayahead.statistics.intervals import Interval, mean_interval
 
@@ -24,14 +24,12 @@ class Average:
     n_sessions: int
 
 
-def average(
-    results: Sequence[WindowResult], ranks: Sequence[Ranks], cutoffs: Sequence[int]
-) -> Average:
+def average(results: Sequence[WindowResult], ranks: Sequence[Ranks]) -> Average:
     """Average over windows, and over the targets of all windows.
 
     `ranks` are those of the windows of `results`, in the same order; 0 is a miss.
     """
-    names = metric_names(cutoffs)
+    names = [*results[0].metrics]
     by_window = {name: [result.metrics[name] for result in results] for name in names}
     every_rank = np.concatenate(ranks)
     return Average(

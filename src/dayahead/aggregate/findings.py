@@ -99,7 +99,6 @@ class Folders:
 def find(
     folders: Folders,
     own: RunResults,
-    cutoffs: Sequence[int],
     settings: Mapping[str, Setting],
     beside: Mapping[str, RunResults] = NO_RUNS,
 ) -> Findings:
@@ -108,7 +107,6 @@ def find(
     Args:
         folders: folders of the run.
         own: results of the run.
-        cutoffs: those of the metrics.
         settings: params.yaml, flat: {"model.n_layer": 2, ...}.
         beside: results of other runs on the same targets, by name.
 
@@ -118,8 +116,8 @@ def find(
     """
     results, folder = folders.results, WindowFolder(folders.windows)
     with phase("average"):
-        summary = average(own.rows, [found.ranks for found in own.ranks], cutoffs)
-    tables, others = _tables_and_ranks(results, settings, own, cutoffs, beside)
+        summary = average(own.rows, [found.ranks for found in own.ranks])
+    tables, others = _tables_and_ranks(results, settings, own, beside)
     _check_windows(folder, own)
     split: Any = settings["evaluation.split"]
     ages, later = _no_ages(folder, [*summary.aod], settings), _later(results, settings, own)
@@ -183,12 +181,11 @@ def _tables_and_ranks(
     results: Path,
     settings: Mapping[str, Setting],
     own: RunResults,
-    cutoffs: Sequence[int],
     beside: Mapping[str, RunResults],
 ) -> tuple[dict[str, list[WindowResult]], dict[str, Mapping[str, Ranks]]]:
     """Read both tables of each counting baseline, by its name; those of other runs follow."""
     architecture, has_ticks = str(settings["model.architecture"]), _has_ticks(settings)
-    tables = read_baselines(results, architecture, own.rows, cutoffs, has_ticks=has_ticks)
+    tables = read_baselines(results, architecture, own.rows, has_ticks=has_ticks)
     read = partial(read_baseline_ranks, results, own=own.by_window, has_ticks=has_ticks)
     ranks = {name: read(name) for name in tables}
     more = {name: [*run.rows] for name, run in beside.items()}

@@ -6,9 +6,10 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
+from dayahead.config.metric_names import OF_LISTS
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_json
-from dayahead.metrics.lists import NAMES, UNBOUNDED
+from dayahead.metrics.lists import UNBOUNDED
 from dayahead.outputs.lists import LISTS, ListRow, mean_figures, read_lists
 from dayahead.statistics.intervals import Interval, mean_interval
 
@@ -43,7 +44,7 @@ class ListAverage:
 
     def table(self, diversity_by: object) -> Iterator[tuple[str, list[str], str | None]]:
         """Yield the rows of the report: title, figures by cutoff, and that of clicks, by name."""
-        for name in NAMES:
+        for name in OF_LISTS:
             names = [f"{name}_at_{k}" for k in self.cutoffs]
             if names and all(each in self.aod for each in names):
                 clicked = f"clicked_{name}"

@@ -21,8 +21,9 @@ class NightlyConfig:
 
     model: Name
     """Registered model in MLflow; its aliases are champion and previous."""
-    metric: Annotated[str, Field(pattern=r"^(recall|ndcg|mrr)_at_[1-9][0-9]*$")]
-    """Metric of all decisions; its cutoff is one of evaluation.cutoffs."""
+    metric: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*_at_[1-9][0-9]*$")]
+    """Metric of all decisions, of which more is better: recall, ndcg, mrr or one of
+    evaluation.metrics, at one of evaluation.cutoffs."""
     windows: Annotated[int, Field(ge=1, le=1000)]
     """Windows before the new one that it is compared with."""
     keep: Annotated[int, Field(ge=2, le=10_000)]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.baselines import MEMORY, NETWORKS_AND_PLUGINS, reads_times
@@ -25,6 +25,7 @@ from dayahead.config.loading import (
 )
 from dayahead.config.machine import ComputeConfig, MachineConfig, ProfileConfig
 from dayahead.config.marks import EVERY_MODEL, NETWORKS, ReadIf
+from dayahead.config.metric_names import known_metrics
 from dayahead.config.model import ModelSections
 from dayahead.config.nightly import NightlyConfig
 from dayahead.config.sections import flattened
@@ -148,6 +149,9 @@ class EvaluationConfig:
     pass that scores their last item."""
     cutoffs: Annotated[tuple[Count, ...], Field(min_length=1)]
     """Cutoffs k of recall@k, NDCG@k and MRR@k."""
+    metrics: Annotated[tuple[str, ...], AfterValidator(known_metrics)]
+    """Metrics of other packages beside these, by the names of their entry points, at the same
+    cutoffs. `train` evaluates as without them."""
     segments: tuple[str, ...]
     """Groups of targets with metrics of their own (results/segments.csv): user (new and returning
     users, by the windows before) or categorical features, by the click before the target. `train`

@@ -12,13 +12,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dayahead.config.metric_names import OF_LISTS
+
 Ints = NDArray[np.integer[Any]]
 Figures = dict[str, float | None]
-NAMES: Final = (
-    *("coverage", "gini", "novelty", "popularity", "popularity_ratio"),
-    *("diversity", "new", "own", "repeats"),
-)
-"""Metrics of lists, in the order of results/lists.csv."""
 UNBOUNDED: Final = ("novelty", "popularity_ratio")
 """Those that may be above 1; none is below 0."""
 OF_CLICKS: Final = ("novelty", "popularity", "new", "own")
@@ -176,4 +173,4 @@ def repeats(shown: Shown, before: Shown, k: int) -> float:
 def figure_names(cutoffs: Iterable[int], length: int) -> list[str]:
     """Return the names of all figures of lists of a length: coverage_at_10, ..., clicked_own."""
     ks = [k for k in sorted(set(cutoffs)) if k <= length]
-    return [f"{name}_at_{k}" for name in NAMES for k in ks] + [f"clicked_{n}" for n in OF_CLICKS]
+    return [f"{name}_at_{k}" for name in OF_LISTS for k in ks] + [f"clicked_{n}" for n in OF_CLICKS]

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dayahead.config.metric_names import OF_LISTS
 from dayahead.config.params import EvaluationConfig
 from dayahead.core.phases import in_phase
 from dayahead.distributed.process import Process
 from dayahead.metrics.lists import (
-    NAMES,
     Figures,
     KnownItems,
     Shown,
@@ -60,7 +60,7 @@ class EvaluatedLists:
             if metric == "repeats":
                 value = None if before is None else repeats(self.shown, before.shown, int(k))
                 figures[name] = value
-            elif metric in NAMES:
+            elif metric in OF_LISTS:
                 figures[name] = self.by_length[metric][min(int(k), self.shown.length) - 1]
         return ListRow(
             window, self.shown.n_lists, self.n_items, {name: figures[name] for name in names}

@@ -36,6 +36,7 @@ def evaluate_saved(
     window: str | None = None,
     split: Role = "test",
     cutoffs: Sequence[int] = (10, 20),
+    packaged: Sequence[str] = (),
 ) -> WindowResult:
     """Evaluate a saved model on the last items of a window's sessions, on the CPU.
 
@@ -45,16 +46,18 @@ def evaluate_saved(
         window: name of a later window than the last one fitted; None: the one that follows it.
         split: sessions to evaluate on, as `evaluation.split`.
         cutoffs: lengths of the lists, as `evaluation.cutoffs`.
+        packaged: metrics of other packages, as `evaluation.metrics`.
 
     Raises:
-        ConfigError: there is no such window, or the model was fitted on it or after it.
+        ConfigError: there is no such window, or the model was fitted on it or after it; a metric
+            is unknown or fails.
         ModelFileError: the model belongs to another folder of windows.
         DataError: the window has no session to evaluate on, or a file is damaged.
     """
     folder = WindowFolder(windows)
     chosen = _later_window(folder, stored.config.window, window)
     ranks = saved_ranks(stored, folder, chosen, split)
-    return window_result(chosen.name, ranks, cutoffs, None, {})
+    return window_result(chosen.name, ranks, cutoffs, None, {}, packaged)
 
 
 def saved_ranks(

@@ -10,7 +10,7 @@ def averaged(*ranks, cutoffs=(1,)):
     arrays = [np.array(window) for window in ranks]
     names = [f"2019-10-0{day}" for day in range(1, len(ranks) + 1)]
     rows = [result_of(name, window, cutoffs) for name, window in zip(names, arrays, strict=True)]
-    return average(rows, arrays, cutoffs)
+    return average(rows, arrays)
 
 
 def test_the_average_over_days_weights_windows_equally():

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayahead.config.metric_names import OF_LISTS
 from dayahead.metrics.lists import (
-    NAMES,
     OF_CLICKS,
     Shown,
     click_figures,
@@ -70,7 +70,7 @@ def test_every_metric_equals_its_definition_for_any_batches(lists, k, batch_size
     found = list_figures(lists.counted(batch_size), k, lists.known, lists.n_items)
     assert found == pytest.approx(oracle(lists, k), abs=1e-12)
     assert all(0 <= value <= 1 for name, value in found.items() if name != "novelty")
-    assert {*found, "popularity_ratio", "repeats"} == {*NAMES}
+    assert {*found, "popularity_ratio", "repeats"} == {*OF_LISTS}
 
 
 @given(some_lists())
@@ -97,7 +97,7 @@ def test_names_have_the_cutoffs_that_the_lists_reach():
     names = figure_names((20, 10, 50, 10), 20)
     assert names[:3] == ["coverage_at_10", "coverage_at_20", "gini_at_10"]
     assert names[-4:] == ["clicked_novelty", "clicked_popularity", "clicked_new", "clicked_own"]
-    assert len(names) == 2 * len(NAMES) + 4
+    assert len(names) == 2 * len(OF_LISTS) + 4
 
 
 def random_lists(seed):

@@ -1,0 +1,53 @@
+"""Which names `evaluation.metrics` may have; checked before anything runs."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dayahead.core.plugins import GROUPS, plugins
+from dayahead.core.suggestions import did_you_mean
+
+BUILT_IN: Final = ("recall", "ndcg", "mrr")
+"""Metrics that every run has."""
+OF_LISTS: Final = (
+    *("coverage", "gini", "novelty", "popularity", "popularity_ratio"),
+    *("diversity", "new", "own", "repeats"),
+)
+"""Metrics of lists, in the order of results/lists.csv."""
+
+
+def known_metrics(names: Sequence[str]) -> Sequence[str]:
+    """Return names of metrics that installed packages declare.
+
+    Raises:
+        ValueError: there is none of a name, it is no name of a column, it is one of ours, or it is
+            given twice.
+    """
+    for number, name in enumerate(names):
+        _check(name)
+        if name in names[:number]:
+            raise ValueError(f"{name}: name each metric once")
+    return names
+
+
+def packaged_metrics(settings: Mapping[str, Any]) -> Sequence[str]:
+    """Return evaluation.metrics of flat settings; an older version's have none."""
+    return settings.get("evaluation.metrics") or ()
+
+
+def _check(name: str) -> None:
+    if name in BUILT_IN or name in OF_LISTS:
+        raise ValueError(f"{name} is one of ours, which are always there; leave it out")
+    declared = plugins("metric")
+    if name not in declared:
+        close = did_you_mean(name, declared)
+        found = f"expected one of {', '.join(declared)}" if declared else "none is installed"
+        raise ValueError(
+            f"{name}: no installed package declares it as an entry point of {GROUPS['metric']} "
+            f"({close or found}); install the package, or leave it out"
+        )
+    if not re.fullmatch(r"(?!train_)[a-z][a-z0-9_]*", name) or "_at_" in name:
+        raise ValueError(
+            f"{name}: expected small letters, digits and _, neither _at_ nor train_ in front: "
+            f"{name}_at_20 names a column; rename the entry point in its package"
+        )
