@@ -32,7 +32,7 @@ from dayahead.outputs.run import RunResults
 from dayahead.outputs.tables import WindowResult, read_baselines, read_evidence
 from dayahead.statistics.differences import BaselineComparison, compare_with_baseline
 from dayahead.windows.folder import Window, WindowFolder
-from dayahead.windows.metadata import WindowsManifest
+from dayahead.windows.metadata import WindowsManifest, has_vector
 
 Later = Mapping[int, Mapping[str, Ranks]]
 """Ranks by window with models fitted n windows before, for n from 2 on."""
@@ -133,7 +133,9 @@ def find(
         slicings=[*slicings, *segments.slicings([*others])],
         segments=list(segments.rows()),
         n_without_target=_n_without_target(folder, own, settings),
-        lists=average_lists(results, [row.window for row in own.rows]),
+        lists=average_lists(
+            results, [row.window for row in own.rows], by_vector=_by_vector(folder, settings)
+        ),
         ageing=ages.result(1 + len(later)),
         window=own.rows[-1].window,
         examples=_examples(folder, results, split, own),
@@ -160,6 +162,12 @@ def _n_without_target(
 
 def _has_ticks(settings: Mapping[str, Setting]) -> bool:
     return settings["model.architecture"] == MEMORY and bool(settings.get("live.tick"))
+
+
+def _by_vector(folder: WindowFolder, settings: Mapping[str, Setting]) -> bool:
+    """Return whether lists differ in a vector of their items."""
+    by = settings.get("evaluation.diversity_by")
+    return isinstance(by, str) and has_vector(folder.statistics, by)
 
 
 def _no_ages(

@@ -1,6 +1,6 @@
 """What the lists of a run show, on average over its windows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import inf
 from pathlib import Path
@@ -19,12 +19,14 @@ TITLES: Final = {
     "novelty": "Novelty, bits",
     "popularity": "Popularity, share of earlier clicks",
     "popularity_ratio": "Popularity, times that of clicks",
-    "diversity": "Pairs that differ in {by} (diversity)",
+    "diversity": "Difference of pairs in {by} (diversity)",
     "new": "New items, share of places",
     "own": "Items of the session, share of places",
     "repeats": "Items shown in the window before, share of places",
 }
 """Rows of the table in the report, by metric."""
+MOST: Final = dict.fromkeys(UNBOUNDED, inf)
+"""Largest values of metrics that may be above 1."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ class ListAverage:
                 yield title, names, clicked if clicked in self.aod else None
 
 
-def average_lists(results: Path, windows: Sequence[str]) -> ListAverage:
-    """Average lists.csv over the evaluated windows.
+def average_lists(results: Path, windows: Sequence[str], *, by_vector: bool = False) -> ListAverage:
+    """Average lists.csv over the evaluated windows; `by_vector`: diversity is that of cosines.
 
     Raises:
         DataError: it is missing or damaged, or it has windows that were not evaluated.
@@ -65,23 +67,23 @@ def average_lists(results: Path, windows: Sequence[str]) -> ListAverage:
             f"{results / LISTS}: expected the windows of windows.csv, found {unknown[0]} too; run "
             f"`dvc repro -f train`"
         )
-    return _average(rows) if rows else ListAverage()
+    return (
+        _average(rows, MOST | ({"diversity": 2.0} if by_vector else {})) if rows else ListAverage()
+    )
 
 
-def _average(rows: Sequence[ListRow]) -> ListAverage:
+def _average(rows: Sequence[ListRow], most: Mapping[str, float]) -> ListAverage:
     aod = dict(mean_figures(rows))
     values = {name: [row.figures[name] for row in rows] for name in aod}
     ci95 = {
-        name: mean_interval([each for each in of if each is not None], _most(name))
+        name: mean_interval([each for each in of if each is not None], most.get(_kind(name), 1.0))
         for name, of in values.items()
     }
     return ListAverage(aod, ci95, len(rows))
 
 
-def _most(name: str) -> float:
-    """Return the largest value that a figure can have."""
-    kind = name.removeprefix("clicked_").split("_at_")[0]
-    return inf if kind in UNBOUNDED else 1.0
+def _kind(name: str) -> str:
+    return name.removeprefix("clicked_").split("_at_")[0]
 
 
 def write_list_average(results: Path, lists: ListAverage) -> None:

@@ -142,8 +142,9 @@ class EvaluationConfig:
     """Highest-scored candidates of every target that are counted as the list that would be shown:
     coverage, novelty and the like at each of the cutoffs up to it (results/lists.csv); 0: none."""
     diversity_by: str | None
-    """Categorical feature by which the items of a list differ, such as a category: the metric
-    diversity. An item has its newest value in the train sessions so far. null: no such metric."""
+    """What the items of a list differ in: the metric diversity. A categorical feature, such as a
+    category, of which an item has its newest value in the train sessions so far, or that of the
+    table of items; or a vector of that table, whose cosines are taken. null: no such metric."""
     attention_of: tuple[str, ...]
     """Ids of evaluated sessions whose attention weights are written (results/attention/), of the
     pass that scores their last item."""

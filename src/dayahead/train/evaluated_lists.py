@@ -22,8 +22,10 @@ from dayahead.metrics.lists import (
 )
 from dayahead.outputs.lists import ListRow
 from dayahead.train.item_history import ItemHistory
+from dayahead.train.likeness import likeness_of
 from dayahead.train.list_counts import WindowLists
 from dayahead.windows.folder import Window, WindowFolder
+from dayahead.windows.metadata import has_vector
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,20 @@ class ListEvaluation:
     """Counts the lists of the windows of a run, as evaluation.lists says; `first` is its first one.
 
     Raises:
-        ConfigError: evaluation.diversity_by is no categorical feature of the windows.
+        ConfigError: evaluation.diversity_by is neither a categorical feature of the windows nor a
+            vector of their items.
     """
 
     def __init__(
         self, folder: WindowFolder, config: EvaluationConfig, first: Window, process: Process
     ) -> None:
         self.length = config.lists
+        self.folder = folder
         self.process = process
-        by = config.diversity_by if config.lists else None
-        column = by and folder.categorical_column(by, "evaluation.diversity_by")
+        self.by = config.diversity_by if config.lists else None
+        column = None
+        if self.by is not None and not has_vector(folder.statistics, self.by):
+            column = folder.categorical_column(self.by, "evaluation.diversity_by", or_vector=True)
         self.history = ItemHistory(folder, first, column)
 
     @in_phase("lists")
@@ -94,7 +100,8 @@ class ListEvaluation:
         if not length:
             return None
         self.history.advance(fitted)
-        return WindowLists(length, self.history.attribute, self.process)
+        likeness = likeness_of(self.folder, self.by, self.history, fitted, self.process.device)
+        return WindowLists(length, likeness, self.process)
 
     @in_phase("lists")
     def finish(
