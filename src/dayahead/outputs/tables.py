@@ -199,7 +199,7 @@ def read_baselines(
     """Read the tables of the baselines that a run of `architecture` is compared with.
 
     `rows` are the run's own, of windows.csv, whose metrics are read. A run that `has_ticks` has
-    more candidates than its baselines, and so may miss less.
+    other candidates than its baselines: items of the window, and not those withdrawn within it.
 
     Raises:
         DataError: a table is missing, damaged, or of other windows, sessions or candidates.
@@ -221,8 +221,7 @@ def read_baselines(
 
 def _is_comparable(own: WindowResult, other: WindowResult, *, has_ticks: bool) -> bool:
     is_same = (own.window, own.n_sessions) == (other.window, other.n_sessions)
-    difference = other.target_outside - own.target_outside
-    return is_same and (difference >= 0 if has_ticks else difference == 0)
+    return is_same and (has_ticks or own.target_outside == other.target_outside)
 
 
 def write_evidence(path: Path, weights: Mapping[str, float]) -> None:

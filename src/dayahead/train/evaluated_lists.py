@@ -107,8 +107,11 @@ class ListEvaluation:
     def finish(
         self, lists: WindowLists | None, candidates: NDArray[np.int32]
     ) -> EvaluatedLists | None:
-        """Sum up the lists of all processes; a collective. `candidates` are those at the end."""
-        if lists is None:
+        """Sum up the lists of all processes; a collective. `candidates` are those at the end.
+
+        None where there are no lists, or no candidate at some time.
+        """
+        if lists is None or lists.length == 0:
             return None
         shown, clicked = lists.shown.joined(), lists.clicked.joined()
         return EvaluatedLists.of(shown, clicked, self.history.known, candidates)

@@ -33,6 +33,15 @@ class WindowLists:
         self.shown = ListCounts(length, likeness, process)
         self.clicked = ListCounts(1, None, process)
 
+    def shorten(self, length: int) -> None:
+        """Let lists have at most `length` items, as there are no more candidates at some time.
+
+        Call it before the first `add`.
+        """
+        if length < self.length:
+            self.length = length
+            self.shown = ListCounts(length, self.shown.likeness, self.shown.process)
+
     @in_phase("lists")
     def add(
         self,
@@ -43,6 +52,8 @@ class WindowLists:
         is_real: Bool[Tensor, " Q"],
     ) -> None:
         """Count the lists of some targets, best item first; not those of idle processes."""
+        if self.length == 0:
+            return
         known = {name: columns[name][is_real] for name in (ITEM_ID, IS_PAST) if name in columns}
         for counts, lists in (
             (self.shown, items[:, : self.length]),
