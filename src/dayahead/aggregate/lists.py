@@ -46,11 +46,12 @@ class ListAverage:
 
     def table(self, diversity_by: object) -> Iterator[tuple[str, list[str], str | None]]:
         """Yield the rows of the report: title, figures by cutoff, and that of clicks, by name."""
-        for name in OF_LISTS:
+        theirs = dict.fromkeys(_kind(name) for name in self.aod if "_at_" in name)
+        for name in dict.fromkeys([*OF_LISTS, *theirs]):
             names = [f"{name}_at_{k}" for k in self.cutoffs]
             if names and all(each in self.aod for each in names):
                 clicked = f"clicked_{name}"
-                title = TITLES[name].format(by=diversity_by)
+                title = TITLES.get(name, name).format(by=diversity_by)
                 yield title, names, clicked if clicked in self.aod else None
 
 
@@ -76,10 +77,16 @@ def _average(rows: Sequence[ListRow], most: Mapping[str, float]) -> ListAverage:
     aod = dict(mean_figures(rows))
     values = {name: [row.figures[name] for row in rows] for name in aod}
     ci95 = {
-        name: mean_interval([each for each in of if each is not None], most.get(_kind(name), 1.0))
+        name: mean_interval([each for each in of if each is not None], *_range(name, most))
         for name, of in values.items()
     }
     return ListAverage(aod, ci95, len(rows))
+
+
+def _range(name: str, most: Mapping[str, float]) -> tuple[float, float]:
+    """Return the largest and smallest values of a figure; of other packages they are unknown."""
+    kind = _kind(name)
+    return (most.get(kind, 1.0), 0.0) if kind in OF_LISTS else (inf, -inf)
 
 
 def _kind(name: str) -> str:

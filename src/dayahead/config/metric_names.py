@@ -1,10 +1,10 @@
-"""Which names `evaluation.metrics` may have; checked before anything runs."""
+"""Which names `evaluation.metrics` and `list_metrics` may have; checked before anything runs."""
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dayahead.core.plugins import GROUPS, plugins
+from dayahead.core.plugins import GROUPS, Kind, plugins
 from dayahead.core.suggestions import did_you_mean
 
 BUILT_IN: Final = ("recall", "ndcg", "mrr")
@@ -17,17 +17,18 @@ OF_LISTS: Final = (
 
 
 def known_metrics(names: Sequence[str]) -> Sequence[str]:
-    """Return names of metrics that installed packages declare.
+    """Return names of metrics of targets that installed packages declare.
 
     Raises:
         ValueError: there is none of a name, it is no name of a column, it is one of ours, or it is
             given twice.
     """
-    for number, name in enumerate(names):
-        _check(name)
-        if name in names[:number]:
-            raise ValueError(f"{name}: name each metric once")
-    return names
+    return _known(names, "metric")
+
+
+def known_list_metrics(names: Sequence[str]) -> Sequence[str]:
+    """Return names of metrics of lists that installed packages declare; errors are the same."""
+    return _known(names, "list metric")
 
 
 def packaged_metrics(settings: Mapping[str, Any]) -> Sequence[str]:
@@ -35,19 +36,27 @@ def packaged_metrics(settings: Mapping[str, Any]) -> Sequence[str]:
     return settings.get("evaluation.metrics") or ()
 
 
-def _check(name: str) -> None:
+def _known(names: Sequence[str], kind: Kind) -> Sequence[str]:
+    for number, name in enumerate(names):
+        _check(name, kind)
+        if name in names[:number]:
+            raise ValueError(f"{name}: name each metric once")
+    return names
+
+
+def _check(name: str, kind: Kind) -> None:
     if name in BUILT_IN or name in OF_LISTS:
         raise ValueError(f"{name} is one of ours, which are always there; leave it out")
-    declared = plugins("metric")
+    declared = plugins(kind)
     if name not in declared:
         close = did_you_mean(name, declared)
         found = f"expected one of {', '.join(declared)}" if declared else "none is installed"
         raise ValueError(
-            f"{name}: no installed package declares it as an entry point of {GROUPS['metric']} "
+            f"{name}: no installed package declares it as an entry point of {GROUPS[kind]} "
             f"({close or found}); install the package, or leave it out"
         )
-    if not re.fullmatch(r"(?!train_)[a-z][a-z0-9_]*", name) or "_at_" in name:
+    if not re.fullmatch(r"(?!train_|clicked_)[a-z][a-z0-9_]*", name) or "_at_" in name:
         raise ValueError(
-            f"{name}: expected small letters, digits and _, neither _at_ nor train_ in front: "
-            f"{name}_at_20 names a column; rename the entry point in its package"
+            f"{name}: expected small letters, digits and _, no _at_, and no train_ or clicked_ in "
+            f"front: {name}_at_20 names a column; rename the entry point in its package"
         )

@@ -25,7 +25,7 @@ from dayahead.config.loading import (
 )
 from dayahead.config.machine import ComputeConfig, MachineConfig, ProfileConfig
 from dayahead.config.marks import EVERY_MODEL, NETWORKS, ReadIf
-from dayahead.config.metric_names import known_metrics
+from dayahead.config.metric_names import known_list_metrics, known_metrics
 from dayahead.config.model import ModelSections
 from dayahead.config.nightly import NightlyConfig
 from dayahead.config.sections import flattened
@@ -153,12 +153,20 @@ class EvaluationConfig:
     metrics: Annotated[tuple[str, ...], AfterValidator(known_metrics)]
     """Metrics of other packages beside these, by the names of their entry points, at the same
     cutoffs. `train` evaluates as without them."""
+    list_metrics: Annotated[tuple[str, ...], AfterValidator(known_list_metrics)]
+    """Metrics of lists of other packages, in lists.csv beside ours, likewise; none where `lists` is
+    0."""
     segments: tuple[str, ...]
     """Groups of targets with metrics of their own (results/segments.csv): user (new and returning
     users, by the windows before) or categorical features, by the click before the target. `train`
     evaluates as without them."""
     batch_size: Count
     """Sessions scored at once over all processes together; with `positions: all`, targets."""
+
+    def __post_init__(self) -> None:
+        """Check that no column has two metrics."""
+        if both := {*self.metrics} & {*self.list_metrics}:
+            raise ValueError(f"list_metrics: {min(both)} is among metrics too; rename one of them")
 
     @property
     def ranks_new_items(self) -> bool:

@@ -16,12 +16,13 @@ from dayahead.core.errors import ConfigError
 from dayahead.core.fingerprints import fingerprint, sha256_of
 from dayahead.core.suggestions import did_you_mean
 
-Kind = Literal["baseline", "backbone", "loss", "metric"]
+Kind = Literal["baseline", "backbone", "loss", "metric", "list metric"]
 GROUPS: Mapping[Kind, str] = {
     "baseline": "dayahead.baselines",
     "backbone": "dayahead.backbones",
     "loss": "dayahead.losses",
     "metric": "dayahead.metrics",
+    "list metric": "dayahead.list_metrics",
 }
 
 

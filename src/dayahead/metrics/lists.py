@@ -172,7 +172,11 @@ def repeats(shown: Shown, before: Shown, k: int) -> float:
     return float(counts[np.isin(shown.items, had)].sum() / counts.sum())
 
 
-def figure_names(cutoffs: Iterable[int], length: int) -> list[str]:
-    """Return the names of all figures of lists of a length: coverage_at_10, ..., clicked_own."""
+def figure_names(cutoffs: Iterable[int], length: int, packaged: Iterable[str] = ()) -> list[str]:
+    """Return the names of all figures of lists of a length: coverage_at_10, ..., clicked_own.
+
+    Those of other packages (`evaluation.list_metrics`) are last.
+    """
     ks = [k for k in sorted(set(cutoffs)) if k <= length]
-    return [f"{name}_at_{k}" for name in OF_LISTS for k in ks] + [f"clicked_{n}" for n in OF_CLICKS]
+    ours, theirs = ([f"{n}_at_{k}" for n in names for k in ks] for names in (OF_LISTS, packaged))
+    return [*ours, *(f"clicked_{name}" for name in OF_CLICKS), *theirs]

@@ -1,5 +1,6 @@
 """Metrics of other packages: their values, checked."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import NDArray
 
 from dayahead.core.errors import ConfigError
 from dayahead.core.plugins import load_plugin
+from dayahead.metrics.lists import Shown
 
 Function = Callable[[NDArray[np.int64], int], object]
 RTOL = 1e-9
@@ -42,6 +44,38 @@ def packaged_values(name: str, ranks: NDArray[np.int64], cutoff: int) -> NDArray
     return values
 
 
+def packaged_figure(name: str, shown: Shown, k: int, n_items: int) -> float:
+    """Return the metric of lists of an entry point, of the first k items of each list.
+
+    It is called with `items` (catalogue indices, [N]), `counts` (number of lists that show each,
+    [N], above 0) and `n_items` (that a list could show).
+
+    Raises:
+        ConfigError: it cannot be imported, it raises an error, or it does not return one finite
+            number, the same in each call.
+    """
+    function = load_plugin("list metric", name)
+    counts = shown.up_to(k)
+    is_shown = counts > 0
+    items, counts = shown.items[is_shown].astype(np.int64), counts[is_shown]
+    found: list[float] = []
+    for _ in range(2):
+        try:
+            with np.errstate(all="ignore"):
+                found.append(float(function(items.copy(), counts.copy(), n_items)))
+        except Exception as error:  # noqa: BLE001  # whatever the other package's function raises
+            what = f"a number, found an error ({_reason(error)})"
+            raise _error(name, k, what, "evaluation.list_metrics") from None
+    if not math.isfinite(found[0]) or not math.isclose(found[0], found[1], rel_tol=RTOL):
+        what = f"one finite number, the same in each call, found {found[0]} and then {found[1]}"
+        raise _error(name, k, what, "evaluation.list_metrics")
+    return found[0]
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
 def _called(
     name: str, function: Function, ranks: NDArray[np.int64], cutoff: int
 ) -> NDArray[np.float64]:
@@ -50,8 +84,8 @@ def _called(
             found = function(ranks.copy(), cutoff)
             values = np.asarray(found, np.float64)
     except Exception as error:  # noqa: BLE001  # whatever the other package's function raises
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise _error(name, cutoff, f"a number for each target, found an error ({reason})") from None
+        what = f"a number for each target, found an error ({_reason(error)})"
+        raise _error(name, cutoff, what) from None
     if values.shape != ranks.shape:
         expected = f"a number for each target, {list(ranks.shape)}"
         raise _error(name, cutoff, f"{expected}, found the shape {list(values.shape)}")
@@ -63,8 +97,8 @@ def _called(
     return values
 
 
-def _error(name: str, cutoff: int, what: str) -> ConfigError:
+def _error(name: str, cutoff: int, what: str, setting: str = "evaluation.metrics") -> ConfigError:
     return ConfigError(
-        f"evaluation.metrics: {name} at cutoff {cutoff}: expected {what}; correct the function in "
+        f"{setting}: {name} at cutoff {cutoff}: expected {what}; correct the function in "
         f"its package, or leave {name} out"
     )

@@ -70,6 +70,7 @@ def baseline_study(architecture: str, study: Study, scratch: Path) -> Study:
             train_sessions=0,
             attention_of=(),
             segments=(),
+            list_metrics=(),
         ),
         profile=replace(params.profile, window=None),
         compute=replace(params.compute, processes=1, device="cpu", shard_items=False),

@@ -20,6 +20,7 @@ from dayahead.metrics.lists import (
     list_figures,
     repeats,
 )
+from dayahead.metrics.packaged import packaged_figure
 from dayahead.outputs.lists import ListRow
 from dayahead.train.item_history import ItemHistory
 from dayahead.train.likeness import likeness_of
@@ -64,6 +65,8 @@ class EvaluatedLists:
                 figures[name] = value
             elif metric in OF_LISTS:
                 figures[name] = self.by_length[metric][min(int(k), self.shown.length) - 1]
+            elif k:
+                figures[name] = packaged_figure(metric, self.shown, int(k), self.n_items)
         return ListRow(
             window, self.shown.n_lists, self.n_items, {name: figures[name] for name in names}
         )
@@ -119,4 +122,6 @@ class ListEvaluation:
 
 def names_of(config: EvaluationConfig) -> list[str]:
     """Return the names of the figures in lists.csv; none where evaluation.lists is 0."""
-    return figure_names(config.cutoffs, config.lists) if config.lists else []
+    if not config.lists:
+        return []
+    return figure_names(config.cutoffs, config.lists, config.list_metrics)
