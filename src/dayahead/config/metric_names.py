@@ -31,6 +31,21 @@ def known_list_metrics(names: Sequence[str]) -> Sequence[str]:
     return _known(names, "list metric")
 
 
+def known_at_cutoff(metric: str) -> str:
+    """Return a metric of targets at a cutoff, such as ndcg_at_20; ours, or one of a package.
+
+    Raises:
+        ValueError: there is no such metric.
+    """
+    kind, _, cutoff = metric.rpartition("_at_")
+    known = (*BUILT_IN, *plugins("metric"))
+    if kind not in known or not re.fullmatch("[1-9][0-9]*", cutoff):
+        close = did_you_mean(kind or metric, known)
+        expected = ", ".join(f"{each}_at_20" for each in known)
+        raise ValueError(f"expected {expected}, or another cutoff{f' ({close})' if close else ''}")
+    return metric
+
+
 def packaged_metrics(settings: Mapping[str, Any]) -> Sequence[str]:
     """Return evaluation.metrics of flat settings; an older version's have none."""
     return settings.get("evaluation.metrics") or ()

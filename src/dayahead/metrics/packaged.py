@@ -28,9 +28,11 @@ def packaged_values(name: str, ranks: NDArray[np.int64], cutoff: int) -> NDArray
             number for each target, the same in each call and whichever other targets there are.
     """
     function = load_plugin("metric", name)
+    if not len(ranks):
+        return np.zeros(0)
     values = _called(name, function, ranks, cutoff)
     # Means over segments and windows call it with other subsets of the targets.
-    halves = np.array_split(ranks, 2)
+    halves = [half for half in np.array_split(ranks, 2) if len(half)]
     again = np.concatenate([_called(name, function, half, cutoff) for half in halves])
     differing = np.flatnonzero(~np.isclose(again, values, rtol=RTOL, atol=0))
     if len(differing):

@@ -88,6 +88,21 @@ def test_unknown_names_are_an_error_of_the_settings(shop_models, names, found):
         tiny_params({"evaluation": {"metrics": names}})
 
 
+def test_a_function_is_not_called_without_targets(install):
+    declare(install, "def metric(ranks, cutoff):\n    return ranks / 2 if ranks.max() else ranks")
+    assert target_metric("rbp_at_5", np.array([], np.int32)).tolist() == []
+    assert target_metric("rbp_at_5", np.array([3])).tolist() == [1.5]
+
+
+@pytest.mark.parametrize(
+    "metric", ["nbp_at_20", "rbp_at_0", "rbp", "rbp_at_", "_at_20", "rbp_at_1.5"]
+)
+def test_a_night_names_a_metric_that_there_is(shop_models, metric):
+    with pytest.raises(ConfigError, match=r"nightly\.metric: expected recall_at_20.*rbp_at_20"):
+        tiny_params({"nightly": {"metric": metric}})
+    assert tiny_params({"nightly": {"metric": "rbp_at_7"}}).nightly.cutoff == 7
+
+
 @pytest.mark.parametrize("name", ["train_rbp", "clicked_rbp", "rbp_at_5", "RBP", "r-b-p"])
 def test_a_name_that_no_column_can_have_is_refused(install, name):
     declare(install, "def metric(ranks, cutoff):\n    return ranks", name)
