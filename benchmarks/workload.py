@@ -13,6 +13,7 @@ from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import LoadedBatches, Sessions, shuffled_rows, sorted_rows
 from dayahead.train.evaluate import RankedTargets, evaluate
+from dayahead.train.offered import Offered
 from dayahead.train.trainers import GradientTrainer
 
 SINGLE = Rank(index=0, world_size=1)
@@ -101,5 +102,5 @@ class Pass:
     def evaluate(self) -> RankedTargets:
         """Rank the last item of each session among all items."""
         return evaluate(
-            self.model, self.shortest_first, self.n_targets, self.candidates, self.process
+            self.model, self.shortest_first, self.n_targets, Offered(self.candidates), self.process
         )

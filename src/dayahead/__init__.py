@@ -41,6 +41,7 @@ def evaluate(
     *,
     split: Literal["valid", "test", "all"] = "test",
     cutoffs: Sequence[int] = (10, 20),
+    metrics: Sequence[str] = (),
 ) -> dict[str, float]:
     """Evaluate a saved model on a window after the last one that it was fitted on.
 
@@ -50,12 +51,14 @@ def evaluate(
         window: its name, such as 2026-01-15; by default the window that follows the model's last.
         split: sessions to evaluate on; their last items are the targets.
         cutoffs: lengths of the lists.
+        metrics: of other packages, by the names of their entry points.
 
     Returns:
-        Recall, NDCG and MRR at each cutoff, by name, as in results/windows.csv.
+        Recall, NDCG, MRR and these metrics at each cutoff, by name, as in results/windows.csv.
 
     Raises:
-        ConfigError: there is no such window, or the model was fitted on it or after it.
+        ConfigError: there is no such window, or the model was fitted on it or after it; a metric
+            is unknown or fails.
         ModelFileError: the model is damaged, or belongs to another folder of windows.
         DataError: the window has no session to evaluate on, or a file is damaged.
 
@@ -69,13 +72,14 @@ def evaluate(
     from dayahead.train.saved_model import evaluate_saved
 
     loaded = load_model(model) if isinstance(model, str | Path) else model
-    return evaluate_saved(loaded.stored, Path(windows), window, split, cutoffs).metrics
+    return evaluate_saved(loaded.stored, Path(windows), window, split, cutoffs, metrics).metrics
 
 
 def compare(
     runs_a: str | Path | Sequence[str | Path],
     runs_b: str | Path | Sequence[str | Path],
     cutoffs: Sequence[int] = (10, 20),
+    metrics: Sequence[str] = (),
 ) -> "Comparison":
     """Test which of two settings is better; windows are the unit, runs differ in their seeds.
 
@@ -84,6 +88,7 @@ def compare(
             run ids or results folders.
         runs_b: the same of the other setting.
         cutoffs: lengths of the lists.
+        metrics: of other packages, by the names of their entry points.
 
     Raises:
         ComparisonError: a run has no results, or the runs differ in windows, sessions or targets.
@@ -99,4 +104,4 @@ def compare(
     from dayahead.comparison.runs import compare_runs
 
     a, b = ([runs] if isinstance(runs, str | Path) else runs for runs in (runs_a, runs_b))
-    return compare_runs(a, b, cutoffs)
+    return compare_runs(a, b, cutoffs, metrics)

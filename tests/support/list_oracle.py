@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from dayahead.distributed.process import Process, Rank
 from dayahead.metrics.lists import KnownItems, Shown
+from dayahead.train.likeness import Cosine, Likeness, SameValue
 from dayahead.train.list_counts import ListCounts
 
 N_ITEMS = 14
 """Catalogue indices are 2 to 13."""
+VECTORS = st.lists(st.integers(-3, 3).map(float), min_size=3, max_size=3)
 ALONE = Process(Rank(0, 1), torch.device("cpu"))
 
 
@@ -33,6 +35,16 @@ class Lists:
     attribute: dict[int, int]
     """Attribute of some items."""
     candidates: set[int]
+    vectors: dict[int, list[float]] | None = None
+    """Vectors of some items, which diversity reads in place of the attribute."""
+
+    @property
+    def likeness(self) -> Likeness:
+        if self.vectors is None:
+            values = [self.attribute.get(item, -item) for item in range(N_ITEMS)]
+            return SameValue(torch.tensor(values))
+        rows = [self.vectors.get(item, [0.0] * 3) for item in range(N_ITEMS)]
+        return Cosine(torch.tensor(rows, dtype=torch.float32))
 
     @property
     def known(self) -> KnownItems:
@@ -50,8 +62,7 @@ class Lists:
         self, batch_size: int = 3, process: Any = ALONE, length: int | None = None
     ) -> Shown:
         """Count the lists batch by batch, as an evaluation does."""
-        values = [self.attribute.get(item, -item) for item in range(N_ITEMS)]
-        counts = ListCounts(length or len(self.shown[0]), torch.tensor(values), process)
+        counts = ListCounts(length or len(self.shown[0]), self.likeness, process)
         longest = max(map(len, self.sessions), default=0) + 2
         for start in range(0, len(self.shown), batch_size):
             some = slice(start, start + batch_size)
@@ -67,6 +78,11 @@ def cut(lists: Lists, k: int) -> list[list[int]]:
     return [each[:k] for each in lists.shown]
 
 
+def cosine(a: list[float], b: list[float]) -> float:
+    lengths = math.hypot(*a) * math.hypot(*b)
+    return sum(x * y for x, y in zip(a, b, strict=True)) / lengths if lengths else 0.0
+
+
 def oracle(lists: Lists, k: int) -> dict[str, float]:
     """Every metric that needs no other window, by its definition."""
     shown = cut(lists, k)
@@ -80,6 +96,8 @@ def oracle(lists: Lists, k: int) -> dict[str, float]:
         return sum(sum(map(value, each)) / len(each) for each in shown) / len(shown)
 
     def distance(pair):
+        if lists.vectors is not None:
+            return 1 - cosine(*(lists.vectors.get(item, [0.0] * 3) for item in pair))
         one, other = (lists.attribute.get(item) for item in pair)
         return float(one is None or one != other)
 
@@ -114,4 +132,5 @@ def some_lists(draw: st.DrawFn) -> Lists:
         newest=draw(st.integers(0, len(history))),
         attribute=draw(st.dictionaries(st.sampled_from(items), st.integers(2, 4))),
         candidates=draw(st.sets(st.sampled_from(items))),
+        vectors=draw(st.none() | st.dictionaries(st.sampled_from(items), VECTORS)),
     )

@@ -6,6 +6,7 @@ It runs in RecTools' environment, without ours.
 import json
 import sys
 
+import numpy as np
 import pandas as pd
 from rectools import Columns
 from rectools.metrics import (
@@ -13,6 +14,7 @@ from rectools.metrics import (
     CatalogCoverage,
     IntraListDiversity,
     MeanInvUserFreq,
+    PairwiseDistanceCalculator,
     PairwiseHammingDistanceCalculator,
 )
 
@@ -27,6 +29,17 @@ def table(rows, ranked):
     return pd.DataFrame(pairs, columns=[Columns.User, Columns.Item, Columns.Rank])
 
 
+class CosineDistances(PairwiseDistanceCalculator):
+    """1 - cosine of the items' vectors."""
+
+    def __init__(self, vectors):
+        self.vectors = vectors
+
+    def _get_distances_for_item_pairs(self, items_0, items_1):
+        a, b = (np.array([self.vectors[str(i)] for i in items]) for items in (items_0, items_1))
+        return 1 - (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+
+
 def figures(given):
     """Return each metric at a cutoff."""
     k = given["k"]
@@ -34,6 +47,8 @@ def figures(given):
     before = table(given["history"], ranked=False).drop(columns=Columns.Rank)
     features = pd.DataFrame({"value": {int(i): v for i, v in given["attribute"].items()}})
     distance = PairwiseHammingDistanceCalculator(features)
+    if given["vectors"] is not None:
+        distance = CosineDistances(given["vectors"])
     return {
         "coverage": CatalogCoverage(k, normalize=True).calc(shown, given["catalogue"]),
         "novelty": MeanInvUserFreq(k).calc(shown, before),

@@ -15,10 +15,14 @@ from dayahead.preprocess.stage import preprocess
 from dayahead.preprocess.workers import workers
 from dayahead.tracking.store import Store
 from dayahead.windows.folder import WindowFolder
+from support import user_packages
 from support.builders import machine_config, preprocess_config, window_config, write_log
 
 # Tiny tensors gain nothing from a second thread.
 torch.set_num_threads(1)
+
+install = user_packages.install
+shop_models = user_packages.shop_models
 
 
 @event.listens_for(Engine, "connect")

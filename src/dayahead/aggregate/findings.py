@@ -32,7 +32,7 @@ from dayahead.outputs.run import RunResults
 from dayahead.outputs.tables import WindowResult, read_baselines, read_evidence
 from dayahead.statistics.differences import BaselineComparison, compare_with_baseline
 from dayahead.windows.folder import Window, WindowFolder
-from dayahead.windows.metadata import WindowsManifest
+from dayahead.windows.metadata import WindowsManifest, has_vector
 
 Later = Mapping[int, Mapping[str, Ranks]]
 """Ranks by window with models fitted n windows before, for n from 2 on."""
@@ -99,7 +99,6 @@ class Folders:
 def find(
     folders: Folders,
     own: RunResults,
-    cutoffs: Sequence[int],
     settings: Mapping[str, Setting],
     beside: Mapping[str, RunResults] = NO_RUNS,
 ) -> Findings:
@@ -108,7 +107,6 @@ def find(
     Args:
         folders: folders of the run.
         own: results of the run.
-        cutoffs: those of the metrics.
         settings: params.yaml, flat: {"model.n_layer": 2, ...}.
         beside: results of other runs on the same targets, by name.
 
@@ -118,8 +116,8 @@ def find(
     """
     results, folder = folders.results, WindowFolder(folders.windows)
     with phase("average"):
-        summary = average(own.rows, [found.ranks for found in own.ranks], cutoffs)
-    tables, others = _tables_and_ranks(results, settings, own, cutoffs, beside)
+        summary = average(own.rows, [found.ranks for found in own.ranks])
+    tables, others = _tables_and_ranks(results, settings, own, beside)
     _check_windows(folder, own)
     split: Any = settings["evaluation.split"]
     ages, later = _no_ages(folder, [*summary.aod], settings), _later(results, settings, own)
@@ -135,7 +133,9 @@ def find(
         slicings=[*slicings, *segments.slicings([*others])],
         segments=list(segments.rows()),
         n_without_target=_n_without_target(folder, own, settings),
-        lists=average_lists(results, [row.window for row in own.rows]),
+        lists=average_lists(
+            results, [row.window for row in own.rows], by_vector=_by_vector(folder, settings)
+        ),
         ageing=ages.result(1 + len(later)),
         window=own.rows[-1].window,
         examples=_examples(folder, results, split, own),
@@ -164,6 +164,12 @@ def _has_ticks(settings: Mapping[str, Setting]) -> bool:
     return settings["model.architecture"] == MEMORY and bool(settings.get("live.tick"))
 
 
+def _by_vector(folder: WindowFolder, settings: Mapping[str, Setting]) -> bool:
+    """Return whether lists differ in a vector of their items."""
+    by = settings.get("evaluation.diversity_by")
+    return isinstance(by, str) and has_vector(folder.statistics, by)
+
+
 def _no_ages(
     folder: WindowFolder, metrics: Sequence[str], settings: Mapping[str, Setting]
 ) -> AgeSums:
@@ -183,12 +189,11 @@ def _tables_and_ranks(
     results: Path,
     settings: Mapping[str, Setting],
     own: RunResults,
-    cutoffs: Sequence[int],
     beside: Mapping[str, RunResults],
 ) -> tuple[dict[str, list[WindowResult]], dict[str, Mapping[str, Ranks]]]:
     """Read both tables of each counting baseline, by its name; those of other runs follow."""
     architecture, has_ticks = str(settings["model.architecture"]), _has_ticks(settings)
-    tables = read_baselines(results, architecture, own.rows, cutoffs, has_ticks=has_ticks)
+    tables = read_baselines(results, architecture, own.rows, has_ticks=has_ticks)
     read = partial(read_baseline_ranks, results, own=own.by_window, has_ticks=has_ticks)
     ranks = {name: read(name) for name in tables}
     more = {name: [*run.rows] for name, run in beside.items()}

@@ -1,14 +1,15 @@
 """What the lists of a run show, on average over its windows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Final
 
+from dayahead.config.metric_names import OF_LISTS
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_json
-from dayahead.metrics.lists import NAMES, UNBOUNDED
+from dayahead.metrics.lists import UNBOUNDED
 from dayahead.outputs.lists import LISTS, ListRow, mean_figures, read_lists
 from dayahead.statistics.intervals import Interval, mean_interval
 
@@ -18,12 +19,14 @@ TITLES: Final = {
     "novelty": "Novelty, bits",
     "popularity": "Popularity, share of earlier clicks",
     "popularity_ratio": "Popularity, times that of clicks",
-    "diversity": "Pairs that differ in {by} (diversity)",
+    "diversity": "Difference of pairs in {by} (diversity)",
     "new": "New items, share of places",
     "own": "Items of the session, share of places",
     "repeats": "Items shown in the window before, share of places",
 }
 """Rows of the table in the report, by metric."""
+MOST: Final = dict.fromkeys(UNBOUNDED, inf)
+"""Largest values of metrics that may be above 1."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +46,17 @@ class ListAverage:
 
     def table(self, diversity_by: object) -> Iterator[tuple[str, list[str], str | None]]:
         """Yield the rows of the report: title, figures by cutoff, and that of clicks, by name."""
-        for name in NAMES:
+        theirs = dict.fromkeys(_kind(name) for name in self.aod if "_at_" in name)
+        for name in dict.fromkeys([*OF_LISTS, *theirs]):
             names = [f"{name}_at_{k}" for k in self.cutoffs]
             if names and all(each in self.aod for each in names):
                 clicked = f"clicked_{name}"
-                title = TITLES[name].format(by=diversity_by)
+                title = TITLES.get(name, name).format(by=diversity_by)
                 yield title, names, clicked if clicked in self.aod else None
 
 
-def average_lists(results: Path, windows: Sequence[str]) -> ListAverage:
-    """Average lists.csv over the evaluated windows.
+def average_lists(results: Path, windows: Sequence[str], *, by_vector: bool = False) -> ListAverage:
+    """Average lists.csv over the evaluated windows; `by_vector`: diversity is that of cosines.
 
     Raises:
         DataError: it is missing or damaged, or it has windows that were not evaluated.
@@ -64,23 +68,29 @@ def average_lists(results: Path, windows: Sequence[str]) -> ListAverage:
             f"{results / LISTS}: expected the windows of windows.csv, found {unknown[0]} too; run "
             f"`dvc repro -f train`"
         )
-    return _average(rows) if rows else ListAverage()
+    return (
+        _average(rows, MOST | ({"diversity": 2.0} if by_vector else {})) if rows else ListAverage()
+    )
 
 
-def _average(rows: Sequence[ListRow]) -> ListAverage:
+def _average(rows: Sequence[ListRow], most: Mapping[str, float]) -> ListAverage:
     aod = dict(mean_figures(rows))
     values = {name: [row.figures[name] for row in rows] for name in aod}
     ci95 = {
-        name: mean_interval([each for each in of if each is not None], _most(name))
+        name: mean_interval([each for each in of if each is not None], *_range(name, most))
         for name, of in values.items()
     }
     return ListAverage(aod, ci95, len(rows))
 
 
-def _most(name: str) -> float:
-    """Return the largest value that a figure can have."""
-    kind = name.removeprefix("clicked_").split("_at_")[0]
-    return inf if kind in UNBOUNDED else 1.0
+def _range(name: str, most: Mapping[str, float]) -> tuple[float, float]:
+    """Return the largest and smallest values of a figure; of other packages they are unknown."""
+    kind = _kind(name)
+    return (most.get(kind, 1.0), 0.0) if kind in OF_LISTS else (inf, -inf)
+
+
+def _kind(name: str) -> str:
+    return name.removeprefix("clicked_").split("_at_")[0]
 
 
 def write_list_average(results: Path, lists: ListAverage) -> None:

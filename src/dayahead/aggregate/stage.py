@@ -10,6 +10,7 @@ from dayahead.aggregate.page import render_page
 from dayahead.aggregate.segments import write_segments
 from dayahead.aggregate.transformers4rec import export_transformers4rec
 from dayahead.config.changed_settings import Setting
+from dayahead.config.metric_names import packaged_metrics
 from dayahead.core.files import write_json, write_text
 from dayahead.core.phases import phase
 from dayahead.outputs.run import RunResults
@@ -31,8 +32,8 @@ def aggregate(
     """
     results = folders.results
     with phase("read"):
-        own = RunResults.read(results, cutoffs)
-    findings = find(folders, own, cutoffs, settings)
+        own = RunResults.read(results, cutoffs, packaged_metrics(settings))
+    findings = find(folders, own, settings)
     write_json(results / "aod.json", asdict(findings.summary))
     write_list_average(results, findings.lists)
     write_staleness(results, findings.ageing)

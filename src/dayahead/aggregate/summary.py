@@ -48,12 +48,12 @@ def summarize_run(params: Params, root: Path) -> RunSummary:
     Raises:
         DataError: the results or those of a baseline are missing, or they disagree.
     """
-    cutoffs, architecture = params.evaluation.cutoffs, params.model.architecture
+    config, architecture = params.evaluation, params.model.architecture
     results = root / "results"
-    rows = read_windows(results / "windows.csv", cutoffs)
+    rows = read_windows(results / "windows.csv", config.cutoffs, config.metrics)
     tables = {
         architecture: rows,
-        **read_baselines(results, architecture, rows, cutoffs, has_ticks=params.has_ticks),
+        **read_baselines(results, architecture, rows, has_ticks=params.has_ticks),
     }
     averages = {name: mean_metrics(found) for name, found in tables.items()}
     return RunSummary(averages, len(rows), results / "report.html")

@@ -35,8 +35,9 @@ def compare(
     from dayahead.comparison.runs import compare_runs
     from dayahead.comparison.summary import json_of, summarize
 
-    cutoffs = load_params(project_root() / "params.yaml").evaluation.cutoffs
-    comparison = compare_runs(runs_a.split(","), runs_b.split(","), cutoffs)
+    config = load_params(project_root() / "params.yaml").evaluation
+    runs = runs_a.split(","), runs_b.split(",")
+    comparison = compare_runs(*runs, config.cutoffs, config.metrics)
     if as_json:
         print(json.dumps(json_of(comparison, runs_a, runs_b)))
     else:

@@ -14,11 +14,11 @@ from dayahead.core.errors import ConfigError
 TOP_K = 100
 Folder = Annotated[Path, typer.Argument(help="Folder to write, with export.json.")]
 Format = Annotated[
-    Literal["pt2", "onnx", "vectors"],
+    Literal["pt2", "onnx", "vectors", "hnsw"],
     typer.Option(
         "--format",
-        help="torch.export's pt2, ONNX (`pip install --group onnx`), or the item vectors as "
-        "parquet.",
+        help="torch.export's pt2, ONNX (`pip install --group onnx`), the item vectors as "
+        "parquet, or these with an index of nearest neighbours (`pip install 'dayahead[hnsw]'`).",
     ),
 ]
 TopK = Annotated[
@@ -31,22 +31,29 @@ Models = Annotated[Path, typer.Option(help="Folder of the saved model.")]
 def export(
     folder: Folder, format_: Format = "pt2", top_k: TopK = None, models: Models = Path("models")
 ) -> None:
-    """Write a saved network as pt2 or ONNX, or its item vectors.
+    """Write a saved network as pt2 or ONNX, or its item vectors, with an index of them if wanted.
 
     The scores of pt2 and ONNX are compared with those of the saved model first.
     """
     if format_ == "vectors":
-        from dayahead.serve.item_vectors import export_vectors
-
-        if top_k is not None:
-            raise ConfigError("export: --format vectors writes every item; leave out --top-k")
-        print(export_vectors(models, folder))
+        _export_vectors(folder, top_k, models, with_index=False)
+        return
+    if format_ == "hnsw":
+        _export_vectors(folder, top_k, models, with_index=True)
         return
     from dayahead.serve.export import export_model
 
     with _exporters_silenced():
         written = export_model(models, folder, format_, top_k or TOP_K)
     print(written)
+
+
+def _export_vectors(folder: Path, top_k: int | None, models: Path, *, with_index: bool) -> None:
+    from dayahead.serve.item_vectors import export_vectors
+
+    if top_k is not None:
+        raise ConfigError("export: item vectors are written of every item; leave out --top-k")
+    print(export_vectors(models, folder, with_index=with_index))
 
 
 @contextmanager

@@ -25,6 +25,7 @@ EXAMPLES = {
         "dayahead export exported",
         "dayahead export exported --format onnx --top-k 100",
         "dayahead export item-vectors --format vectors",
+        "dayahead export item-vectors --format hnsw",
     ),
     "compare": (
         "dayahead compare HEAD small",

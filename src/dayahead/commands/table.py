@@ -21,7 +21,8 @@ Format = Annotated[
 Metrics = Annotated[
     str | None,
     typer.Option(
-        help="Columns, such as ndcg_at_20,recall_at_5; otherwise those of evaluation.cutoffs."
+        help="Columns, such as ndcg_at_20,recall_at_5; otherwise those of evaluation.cutoffs and "
+        "evaluation.metrics."
     ),
 ]
 Baseline = Annotated[
@@ -89,4 +90,5 @@ def chosen_metrics(names: str | None) -> list[str]:
 
     if names is not None:
         return [name.strip() for name in names.split(",")]
-    return metric_names(load_params(project_root() / "params.yaml").evaluation.cutoffs)
+    config = load_params(project_root() / "params.yaml").evaluation
+    return metric_names(config.cutoffs, config.metrics)

@@ -7,6 +7,7 @@ from dayahead.aggregate.findings import Folders, find
 from dayahead.aggregate.page import render_page
 from dayahead.config.baselines import baselines_beside
 from dayahead.config.changed_settings import Setting
+from dayahead.config.metric_names import packaged_metrics
 from dayahead.core.errors import ComparisonError
 from dayahead.outputs.run import RunResults
 from dayahead.outputs.tables import WindowRanks
@@ -33,11 +34,12 @@ def page_beside(
         DataError: results are missing, damaged, or they disagree.
     """
     _check_names(runs, str(settings["model.architecture"]))
-    own = RunResults.read(folders.results, cutoffs)
-    beside = {name: RunResults.of_ranks(folder, cutoffs) for name, folder in runs.items()}
+    packaged = packaged_metrics(settings)
+    own = RunResults.read(folders.results, cutoffs, packaged)
+    beside = {name: RunResults.of_ranks(folder, cutoffs, packaged) for name, folder in runs.items()}
     for name, run in beside.items():
         check_same_targets(("results/", name), _ranks_of(own), _ranks_of(run))
-    return render_page(find(folders, own, cutoffs, settings, beside))
+    return render_page(find(folders, own, settings, beside))
 
 
 def _check_names(names: Iterable[str], architecture: str) -> None:

@@ -10,7 +10,10 @@ from dayahead.tracking.run_lookup import results_of
 
 
 def compare_runs(
-    runs_a: Sequence[str | Path], runs_b: Sequence[str | Path], cutoffs: Sequence[int]
+    runs_a: Sequence[str | Path],
+    runs_b: Sequence[str | Path],
+    cutoffs: Sequence[int],
+    packaged: Sequence[str] = (),
 ) -> Comparison:
     """Compare two settings by their runs.
 
@@ -18,6 +21,7 @@ def compare_runs(
         runs_a: DVC experiments, Git revisions, MLflow run ids or results folders of one setting.
         runs_b: the same of the other.
         cutoffs: lengths of the lists, as in evaluation.cutoffs.
+        packaged: metrics of other packages, as in evaluation.metrics.
 
     Raises:
         ComparisonError: a run has no results, is named twice, or the runs differ in windows,
@@ -27,7 +31,7 @@ def compare_runs(
     with tempfile.TemporaryDirectory() as scratch:
         a = results_of_all(runs_a, Path(scratch) / "a")
         b = results_of_all(runs_b, Path(scratch) / "b")
-        return compare([*a.values()], [*b.values()], cutoffs)
+        return compare([*a.values()], [*b.values()], cutoffs, packaged=packaged)
 
 
 def results_of_all(runs: Sequence[str | Path], into: Path) -> dict[str, Path]:

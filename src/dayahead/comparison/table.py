@@ -11,6 +11,7 @@ import numpy as np
 
 from dayahead.comparison.rows import NamedRuns, Names, Row, rows_of
 from dayahead.core.errors import ComparisonError
+from dayahead.core.plugins import plugins
 from dayahead.core.suggestions import did_you_mean
 from dayahead.metrics.metrics import Values, mean, metric_names, target_metric
 from dayahead.outputs.tables import WindowRanks, ranked_windows, read_ranks
@@ -110,7 +111,7 @@ def result_table(
 
 
 def _check_metrics(metrics: Sequence[str]) -> None:
-    kinds = [name.rpartition("_at_")[0] for name in metric_names([1])]
+    kinds = [name.rpartition("_at_")[0] for name in metric_names([1], plugins("metric"))]
     for name in metrics:
         kind, _, cutoff = name.rpartition("_at_")
         is_number = cutoff.isascii() and cutoff.isdigit() and len(cutoff) < len(str(MAX_CUTOFF))

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.loading import STRICT, Count, FiniteMapping, Fraction, NonNegative
+from dayahead.config.metric_names import known_at_cutoff
 from dayahead.config.model import FITTED
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,60}$")]
@@ -21,8 +22,9 @@ class NightlyConfig:
 
     model: Name
     """Registered model in MLflow; its aliases are champion and previous."""
-    metric: Annotated[str, Field(pattern=r"^(recall|ndcg|mrr)_at_[1-9][0-9]*$")]
-    """Metric of all decisions; its cutoff is one of evaluation.cutoffs."""
+    metric: Annotated[str, AfterValidator(known_at_cutoff)]
+    """Metric of all decisions, of which more is better: recall, ndcg, mrr or one of
+    evaluation.metrics, at one of evaluation.cutoffs."""
     windows: Annotated[int, Field(ge=1, le=1000)]
     """Windows before the new one that it is compared with."""
     keep: Annotated[int, Field(ge=2, le=10_000)]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.baselines import MEMORY, NETWORKS_AND_PLUGINS, reads_times
@@ -25,6 +25,7 @@ from dayahead.config.loading import (
 )
 from dayahead.config.machine import ComputeConfig, MachineConfig, ProfileConfig
 from dayahead.config.marks import EVERY_MODEL, NETWORKS, ReadIf
+from dayahead.config.metric_names import known_list_metrics, known_metrics
 from dayahead.config.model import ModelSections
 from dayahead.config.nightly import NightlyConfig
 from dayahead.config.sections import flattened
@@ -141,19 +142,31 @@ class EvaluationConfig:
     """Highest-scored candidates of every target that are counted as the list that would be shown:
     coverage, novelty and the like at each of the cutoffs up to it (results/lists.csv); 0: none."""
     diversity_by: str | None
-    """Categorical feature by which the items of a list differ, such as a category: the metric
-    diversity. An item has its newest value in the train sessions so far. null: no such metric."""
+    """What the items of a list differ in: the metric diversity. A categorical feature, such as a
+    category, of which an item has its newest value in the train sessions so far, or that of the
+    table of items; or a vector of that table, whose cosines are taken. null: no such metric."""
     attention_of: tuple[str, ...]
     """Ids of evaluated sessions whose attention weights are written (results/attention/), of the
     pass that scores their last item."""
     cutoffs: Annotated[tuple[Count, ...], Field(min_length=1)]
     """Cutoffs k of recall@k, NDCG@k and MRR@k."""
+    metrics: Annotated[tuple[str, ...], AfterValidator(known_metrics)]
+    """Metrics of other packages beside these, by the names of their entry points, at the same
+    cutoffs. `train` evaluates as without them."""
+    list_metrics: Annotated[tuple[str, ...], AfterValidator(known_list_metrics)]
+    """Metrics of lists of other packages, in lists.csv beside ours, likewise; none where `lists` is
+    0."""
     segments: tuple[str, ...]
     """Groups of targets with metrics of their own (results/segments.csv): user (new and returning
     users, by the windows before) or categorical features, by the click before the target. `train`
     evaluates as without them."""
     batch_size: Count
     """Sessions scored at once over all processes together; with `positions: all`, targets."""
+
+    def __post_init__(self) -> None:
+        """Check that no column has two metrics."""
+        if both := {*self.metrics} & {*self.list_metrics}:
+            raise ValueError(f"list_metrics: {min(both)} is among metrics too; rename one of them")
 
     @property
     def ranks_new_items(self) -> bool:

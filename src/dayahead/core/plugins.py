@@ -1,8 +1,8 @@
-"""Baselines, backbones and losses of other installed packages, by their entry points.
+"""Baselines, backbones, losses and metrics of other installed packages, by their entry points.
 
-A package declares them in its pyproject.toml, in the groups `dayahead.baselines`,
-`dayahead.backbones` and `dayahead.losses`; params.yaml and saved models then use the names. Only
-code declared there is imported: a model folder from elsewhere cannot name any other code.
+A package declares them in its pyproject.toml, in the groups of `GROUPS`; params.yaml and
+saved models then use the names. Only code declared there is imported: a model folder from
+elsewhere cannot name any other code.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,12 +14,15 @@ from typing import Any, Literal
 
 from dayahead.core.errors import ConfigError
 from dayahead.core.fingerprints import fingerprint, sha256_of
+from dayahead.core.suggestions import did_you_mean
 
-Kind = Literal["baseline", "backbone", "loss"]
+Kind = Literal["baseline", "backbone", "loss", "metric", "list metric"]
 GROUPS: Mapping[Kind, str] = {
     "baseline": "dayahead.baselines",
     "backbone": "dayahead.backbones",
     "loss": "dayahead.losses",
+    "metric": "dayahead.metrics",
+    "list metric": "dayahead.list_metrics",
 }
 
 
@@ -45,9 +48,16 @@ def load_plugin(kind: Kind, name: str) -> Any:  # noqa: ANN401
     """Import the class or function that an entry point names.
 
     Raises:
-        ConfigError: it cannot be imported.
+        ConfigError: no package declares it, or it cannot be imported.
     """
-    found = plugins(kind)[name]
+    declared = plugins(kind)
+    if name not in declared:
+        close = did_you_mean(name, declared)
+        raise ConfigError(
+            f"{kind} {name}: no installed package declares it as an entry point of {GROUPS[kind]}"
+            f"{f' ({close})' if close else ''}; install the package, or choose another {kind}"
+        )
+    found = declared[name]
     try:
         return found.load()
     except Exception as error:  # noqa: BLE001  # whatever the other package's modules raise

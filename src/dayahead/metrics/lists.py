@@ -12,13 +12,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dayahead.config.metric_names import OF_LISTS
+
 Ints = NDArray[np.integer[Any]]
 Figures = dict[str, float | None]
-NAMES: Final = (
-    *("coverage", "gini", "novelty", "popularity", "popularity_ratio"),
-    *("diversity", "new", "own", "repeats"),
-)
-"""Metrics of lists, in the order of results/lists.csv."""
 UNBOUNDED: Final = ("novelty", "popularity_ratio")
 """Those that may be above 1; none is below 0."""
 OF_CLICKS: Final = ("novelty", "popularity", "new", "own")
@@ -36,9 +33,9 @@ class Shown:
     """[N, K] number of lists that show the item at each position, the best first."""
     own: Ints
     """[K] number of lists whose item at the position is in the session before the target."""
-    alike: Ints | None = None
-    """[K] number of pairs of the item at the position and one above it in the same list that have
-    the same attribute; None where no attribute was chosen."""
+    alike: NDArray[np.float64] | None = None
+    """[K] sum over pairs of the item at the position and one above it in the same list: 1 where
+    they have the same attribute, or the cosine of their vectors; None where nothing was chosen."""
 
     @property
     def length(self) -> int:
@@ -151,15 +148,17 @@ def popularity(counts: Ints, sessions: Ints, n_pairs: int) -> float:
 def diversity(shown: Shown, k: int) -> float | None:
     """Return the share of pairs within a list that differ in the attribute, from 0 to 1.
 
-    Mean over lists; 0 for lists of one item, None where no attribute was chosen. Items without an
-    attribute differ from all others. Ziegler et al. 2005; `IntraListDiversity` of RecTools with its
-    Hamming distance of one feature.
+    With vectors it is 1 minus the mean cosine of the pairs, from 0 to 2. Mean over lists; 0 for
+    lists of one item, None where neither was chosen. Items without an attribute differ from all
+    others, and those without a vector have the cosine 0 with all. Smyth and McClave 2001, Ziegler
+    et al. 2005; `IntraListDiversity` of RecTools with its Hamming distance of one feature, or with
+    cosine distances.
     """
     if shown.alike is None:
         return None
     k = min(k, shown.length)
     n_pairs = shown.n_lists * k * (k - 1) // 2
-    return 1 - int(shown.alike[:k].sum()) / n_pairs if n_pairs else 0.0
+    return 1 - float(shown.alike[:k].sum()) / n_pairs if n_pairs else 0.0
 
 
 def repeats(shown: Shown, before: Shown, k: int) -> float:
@@ -173,7 +172,11 @@ def repeats(shown: Shown, before: Shown, k: int) -> float:
     return float(counts[np.isin(shown.items, had)].sum() / counts.sum())
 
 
-def figure_names(cutoffs: Iterable[int], length: int) -> list[str]:
-    """Return the names of all figures of lists of a length: coverage_at_10, ..., clicked_own."""
+def figure_names(cutoffs: Iterable[int], length: int, packaged: Iterable[str] = ()) -> list[str]:
+    """Return the names of all figures of lists of a length: coverage_at_10, ..., clicked_own.
+
+    Those of other packages (`evaluation.list_metrics`) are last.
+    """
     ks = [k for k in sorted(set(cutoffs)) if k <= length]
-    return [f"{name}_at_{k}" for name in NAMES for k in ks] + [f"clicked_{n}" for n in OF_CLICKS]
+    ours, theirs = ([f"{n}_at_{k}" for n in names for k in ks] for names in (OF_LISTS, packaged))
+    return [*ours, *(f"clicked_{name}" for name in OF_CLICKS), *theirs]

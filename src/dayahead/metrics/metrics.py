@@ -7,6 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dayahead.metrics.packaged import packaged_values
+
 Values = NDArray[np.float64]
 Ranks = NDArray[np.integer[Any]]
 
@@ -18,19 +20,29 @@ _GAIN: Final[dict[str, Callable[[Values], Values]]] = {
 """Value of a target by its rank, if it is within the cutoff."""
 
 
-def metric_names(cutoffs: Sequence[int]) -> list[str]:
-    """Return the names of all metrics: recall_at_10, recall_at_20, ndcg_at_10, ..."""
-    return [f"{kind}_at_{cutoff}" for kind in _GAIN for cutoff in sorted(set(cutoffs))]
+def metric_names(cutoffs: Sequence[int], packaged: Iterable[str] = ()) -> list[str]:
+    """Return the names of all metrics: recall_at_10, recall_at_20, ndcg_at_10, ...
+
+    Those of other packages (`evaluation.metrics`) follow ours.
+    """
+    kinds = (*_GAIN, *packaged)
+    return [f"{kind}_at_{cutoff}" for kind in kinds for cutoff in sorted(set(cutoffs))]
 
 
 def main_metric(names: Iterable[str]) -> str:
     """Return the one of `metric_names` that conclusions use: NDCG at the longest cutoff."""
-    return [name for name in names if name.startswith("ndcg")][-1]
+    return [name for name in names if name.startswith("ndcg_at_")][-1]
 
 
 def target_metric(name: str, ranks: Ranks) -> Values:
-    """Return one of `metric_names`, such as ndcg_at_20, for each target; rank 0 is a miss."""
+    """Return one of `metric_names`, such as ndcg_at_20, for each target; rank 0 is a miss.
+
+    Raises:
+        ConfigError: the metric is of another package, whose function fails (`packaged_values`).
+    """
     kind, cutoff = name.split("_at_")
+    if kind not in _GAIN:
+        return packaged_values(kind, ranks.astype(np.int64), int(cutoff))
     is_found = (ranks > 0) & (ranks <= int(cutoff))
     values = np.zeros(len(ranks))
     values[is_found] = _GAIN[kind](ranks[is_found].astype(np.float64))
@@ -42,6 +54,8 @@ def mean(values: Sequence[float] | Values) -> float:
     return math.fsum(values) / len(values)
 
 
-def window_metrics(ranks: Ranks, cutoffs: Sequence[int]) -> dict[str, float]:
-    """Return every metric's mean over a window's targets (at least one)."""
-    return {name: mean(target_metric(name, ranks)) for name in metric_names(cutoffs)}
+def window_metrics(
+    ranks: Ranks, cutoffs: Sequence[int], packaged: Iterable[str] = ()
+) -> dict[str, float]:
+    """Return the mean of each of `metric_names` over a window's targets (at least one)."""
+    return {name: mean(target_metric(name, ranks)) for name in metric_names(cutoffs, packaged)}

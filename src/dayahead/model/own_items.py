@@ -82,6 +82,25 @@ class Scored:
 SessionScorer = Callable[[Columns, Int[Tensor, " B"]], Scored]
 
 
+def leaving_out(scorer: SessionScorer, is_left_out: Bool[Tensor, " n"] | None) -> SessionScorer:
+    """Return a scorer without own items that no session may get; None: all may be got.
+
+    `is_left_out` is by catalogue index; items from n on are not left out.
+    """
+    if is_left_out is None:
+        return scorer
+
+    def scored(columns: Columns, n_known: Int[Tensor, " B"]) -> Scored:
+        found = scorer(columns, n_known)
+        flags = is_left_out.to(found.items.device)
+        last = len(flags) - 1
+        is_out = flags[found.items.clamp(max=last)] & (found.items <= last)
+        scores = found.item_scores.masked_fill(is_out, -torch.inf)
+        return replace(found, items=found.items.masked_fill(is_out, 0), item_scores=scores)
+
+    return scored
+
+
 @dataclass(frozen=True)
 class Reminders:
     """How a baseline ranks a session's own items, overriding its own scores of them.

@@ -19,10 +19,12 @@ def nightly_params(root: Path) -> Params:
     """
     params = load_params(root / "params.yaml")
     metric = params.nightly.metric
-    if metric not in metric_names(params.evaluation.cutoffs):
+    known = metric_names(params.evaluation.cutoffs, params.evaluation.metrics)
+    if metric not in known:
         raise ConfigError(
             f"params.yaml: nightly.metric: {metric} is not among the metrics at "
-            f"evaluation.cutoffs {list(params.evaluation.cutoffs)}; add its cutoff there"
+            f"evaluation.cutoffs {list(params.evaluation.cutoffs)}; add its cutoff there, or "
+            f"choose one of {', '.join(known)}"
         )
     if params.nightly.list_limits and params.evaluation.lists < params.nightly.cutoff:
         raise ConfigError(

@@ -61,7 +61,9 @@ class Refresh:
     def rows(self) -> dict[str, WindowResult]:
         """windows.csv, by window."""
         path = self.root / "results" / "windows.csv"
-        return {row.window: row for row in read_windows(path, self.params.evaluation.cutoffs)}
+        config = self.params.evaluation
+        rows = read_windows(path, config.cutoffs, config.metrics)
+        return {row.window: row for row in rows}
 
     @cached_property
     def baselines(self) -> dict[str, dict[str, WindowResult]]:
@@ -70,7 +72,6 @@ class Refresh:
             self.root / "results",
             self.params.model.architecture,
             list(self.rows.values()),
-            self.params.evaluation.cutoffs,
             has_ticks=self.params.has_ticks,
         )
         return {name: {row.window: row for row in rows} for name, rows in found.items()}

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from dayahead.config.metric_names import BUILT_IN
 from dayahead.config.model import FITTED
 from dayahead.config.nightly import NightlyConfig
 from dayahead.config.params import Params, flat_settings
@@ -171,7 +172,8 @@ def _compared(
     """Compare the two over these windows; return the metric of decisions, and recall."""
     cutoff = config.cutoff
     champion, challenger = results
-    comparison = compare(champion, challenger, [cutoff], windows)
+    packaged = {config.metric.rpartition("_at_")[0]} - {*BUILT_IN}
+    comparison = compare(champion, challenger, [cutoff], windows, [*packaged])
     by_name = {metric.name: metric for metric in comparison.metrics}
     return by_name[config.metric], by_name[f"recall_at_{cutoff}"]
 

@@ -33,7 +33,8 @@ def run_trials(
         trials: trials of all challengers, each with the settings that it changes.
     """
     config = params.nightly
-    rows = read_windows(results / "windows.csv", params.evaluation.cutoffs)
+    evaluation = params.evaluation
+    rows = read_windows(results / "windows.csv", evaluation.cutoffs, evaluation.metrics)
     evaluated = [row.window for row in rows]
     others = champion_runs(champion_settings(params), config)
     trained: dict[str, Path] = {}

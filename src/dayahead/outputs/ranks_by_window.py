@@ -70,14 +70,14 @@ def read_baseline_ranks(
 ) -> dict[str, NDArray[np.int32]]:
     """Read a baseline's ranks by window; `own` are the run's ranks of the same targets.
 
-    A run that `has_ticks` has more candidates than its baselines, and so may miss less.
+    A run that `has_ticks` has other candidates than its baselines.
 
     Raises:
         DataError: the file is missing or damaged, or it has other windows, targets or candidates.
     """
     path = _baseline_path(results, baseline)
     found = read_ranks_by_window(path)
-    _check(path, found, own, has_fewer_candidates=has_ticks)
+    _check(path, found, own, has_same_candidates=not has_ticks)
     return found
 
 
@@ -86,7 +86,8 @@ def read_later_ranks(
 ) -> dict[str, NDArray[np.int32]]:
     """Read the ranks with models that were fitted `n_after` windows earlier, 2 or more.
 
-    `own` are the run's ranks; the first windows have no such model.
+    `own` are the run's ranks; the first windows have no such model. Candidates are those of the
+    older fit, as the table of items was then.
 
     Raises:
         DataError: the file is missing or damaged, or it has other windows or targets.
@@ -94,21 +95,20 @@ def read_later_ranks(
     path = _later_path(results, n_after)
     found = read_ranks_by_window(path)
     last = dict([*own.items()][max(0, len(own) - len(found)) :])
-    _check(path, found, last, has_fewer_candidates=True)
+    _check(path, found, last, has_same_candidates=False)
     return found
 
 
 def _check(
-    path: Path, found: Mapping[str, Ranks], own: Mapping[str, Ranks], *, has_fewer_candidates: bool
+    path: Path, found: Mapping[str, Ranks], own: Mapping[str, Ranks], *, has_same_candidates: bool
 ) -> None:
-    """Check windows and targets by what is missed, as the file has no target ids."""
+    """Check windows and numbers of targets, and what is missed, as the file has no target ids."""
     sizes = [[(name, len(ranks)) for name, ranks in each.items()] for each in (found, own)]
     missed, own_missed = (
         np.concatenate([np.zeros(0), *each.values()]) == 0 for each in (found, own)
     )
-    if sizes[0] != sizes[1] or not (
-        missed[own_missed].all() if has_fewer_candidates else np.array_equal(missed, own_missed)
-    ):
+    is_same = sizes[0] == sizes[1]
+    if not is_same or (has_same_candidates and not np.array_equal(missed, own_missed)):
         raise DataError(
             f"{path}: expected the windows, targets and candidates of ranks/, found others; run "
             f"`dvc repro -f train`"

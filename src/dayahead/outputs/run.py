@@ -28,23 +28,28 @@ class RunResults:
     ranks: Sequence[WindowRanks]
 
     @classmethod
-    def read(cls, folder: Path, cutoffs: Sequence[int]) -> "RunResults":
+    def read(
+        cls, folder: Path, cutoffs: Sequence[int], packaged: Sequence[str] = ()
+    ) -> "RunResults":
         """Read windows.csv and ranks/ of a results folder.
 
         Raises:
+            ConfigError: a metric of another package fails.
             DataError: they disagree, or a file is missing or damaged.
         """
-        table = read_windows(folder / "windows.csv", cutoffs)
+        table = read_windows(folder / "windows.csv", cutoffs, packaged)
         ranks = _ranks_of(table, folder)
         rows = [
-            window_result(row.window, found, cutoffs, row.train_loss, row.train_metrics)
+            window_result(row.window, found, cutoffs, row.train_loss, row.train_metrics, packaged)
             for row, found in zip(table, ranks, strict=True)
         ]
         _check_agreement(table, rows, folder / "windows.csv")
         return cls(rows, ranks)
 
     @classmethod
-    def of_ranks(cls, folder: Path, cutoffs: Sequence[int]) -> "RunResults":
+    def of_ranks(
+        cls, folder: Path, cutoffs: Sequence[int], packaged: Sequence[str] = ()
+    ) -> "RunResults":
         """Compute the rows from the ranks in a folder, whatever the cutoffs of its windows.csv.
 
         Raises:
@@ -53,7 +58,7 @@ class RunResults:
         windows = ranked_windows(folder)
         ranks = [read_ranks(folder, window) for window in windows]
         rows = [
-            window_result(window, found, cutoffs, None, {})
+            window_result(window, found, cutoffs, None, {}, packaged)
             for window, found in zip(windows, ranks, strict=True)
         ]
         return cls(rows, ranks)
@@ -89,8 +94,8 @@ def _check_agreement(
             if not math.isclose(value, expected[name], rel_tol=1e-9):
                 raise DataError(
                     f"{path}: window {listed.window}: {name} is {value}, but the window's ranks "
-                    f"give {expected[name]}; one of the files was changed: run "
-                    f"`dvc repro -f train`"
+                    f"give {expected[name]}; one of the files was changed, or the package "
+                    f"of the metric: run `dvc repro -f train`"
                 )
 
 

@@ -73,10 +73,12 @@ def window_result(
     cutoffs: Sequence[int],
     train_loss: float | None,
     train_metrics: dict[str, float],
+    packaged: Sequence[str] = (),
 ) -> WindowResult:
     """Return a window's row of windows.csv from its ranks (0 is a miss).
 
     Raises:
+        ConfigError: a metric of another package fails.
         DataError: the window has no sessions.
     """
     n_targets = len(ranks.ranks)
@@ -89,7 +91,7 @@ def window_result(
         window=window,
         n_sessions=ranks.n_sessions,
         target_outside=int(np.count_nonzero(ranks.ranks == 0)) / n_targets,
-        metrics=window_metrics(ranks.ranks, cutoffs),
+        metrics=window_metrics(ranks.ranks, cutoffs, packaged),
         train_loss=train_loss,
         train_metrics=train_metrics,
     )
@@ -144,16 +146,24 @@ def reading(path: Path, expected: str) -> Iterator[None]:
         ) from None
 
 
-def read_windows(path: Path, cutoffs: Sequence[int]) -> list[WindowResult]:
-    """Read windows.csv.
+def read_windows(
+    path: Path, cutoffs: Sequence[int], packaged: Sequence[str] = ()
+) -> list[WindowResult]:
+    """Read windows.csv, with the metrics `metric_names` of these cutoffs and packages.
 
     Raises:
         DataError: the file is missing or empty, lacks a column or has a value that is no number.
     """
-    expected = f"windows with the metrics at {', '.join(map(str, cutoffs))}"
-    with reading(path, expected), path.open(newline="") as file:
+    names = metric_names(cutoffs, packaged)
+    besides = f", {', '.join(packaged)} too" if packaged else ""
+    expected = f"the metrics at {', '.join(map(str, cutoffs))}{besides}"
+    return _read_rows(path, names, expected)
+
+
+def _read_rows(path: Path, names: Sequence[str], expected: str) -> list[WindowResult]:
+    with reading(path, f"windows with {expected}"), path.open(newline="") as file:
         first, *more = csv.DictReader(file)
-        return [_window_result_of(row, metric_names(cutoffs)) for row in (first, *more)]
+        return [_window_result_of(row, names) for row in (first, *more)]
 
 
 def _window_result_of(row: dict[str, str], names: Sequence[str]) -> WindowResult:
@@ -183,14 +193,13 @@ def read_baselines(
     results: Path,
     architecture: str,
     rows: Sequence[WindowResult],
-    cutoffs: Sequence[int],
     *,
     has_ticks: bool = False,
 ) -> dict[str, list[WindowResult]]:
     """Read the tables of the baselines that a run of `architecture` is compared with.
 
-    `rows` are the run's own, of windows.csv. A run that `has_ticks` has more candidates than its
-    baselines, and so may miss less.
+    `rows` are the run's own, of windows.csv, whose metrics are read. A run that `has_ticks` has
+    other candidates than its baselines: items of the window, and not those withdrawn within it.
 
     Raises:
         DataError: a table is missing, damaged, or of other windows, sessions or candidates.
@@ -198,7 +207,7 @@ def read_baselines(
     found = {}
     for name in baselines_beside(architecture):
         path = baseline_path(results, name)
-        found[name] = read_windows(path, cutoffs)
+        found[name] = _read_rows(path, [*rows[0].metrics], "the metrics of windows.csv")
         for own, other in zip_longest(rows, found[name]):
             if own and other and _is_comparable(own, other, has_ticks=has_ticks):
                 continue
@@ -212,8 +221,7 @@ def read_baselines(
 
 def _is_comparable(own: WindowResult, other: WindowResult, *, has_ticks: bool) -> bool:
     is_same = (own.window, own.n_sessions) == (other.window, other.n_sessions)
-    difference = other.target_outside - own.target_outside
-    return is_same and (difference >= 0 if has_ticks else difference == 0)
+    return is_same and (has_ticks or own.target_outside == other.target_outside)
 
 
 def write_evidence(path: Path, weights: Mapping[str, float]) -> None:

@@ -11,14 +11,15 @@ from dayahead.core.columns import INDEX, ITEM_ID, N_RESERVED, VALUE
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import folder_written_whole, write_json, write_parquet
 from dayahead.model.embeddings import VECTOR
+from dayahead.serve import vector_index
 from dayahead.serve.export import DESCRIPTION, check_replaceable
 from dayahead.serve.recommender import Recommender
 
 FILE = "vectors.parquet"
 
 
-def export_vectors(models: Path, folder: Path) -> Path:
-    """Write a folder: vectors.parquet and export.json.
+def export_vectors(models: Path, folder: Path, *, with_index: bool = False) -> Path:
+    """Write a folder: vectors.parquet and export.json, and an index of neighbours if wanted.
 
     The table has a row for each item that may be recommended, in the order of the catalogue:
     value (raw id), index (of the vocabulary) and vector (float32 list), by which the network, or
@@ -27,14 +28,18 @@ def export_vectors(models: Path, folder: Path) -> Path:
     Args:
         models: folder of the saved model.
         folder: to write; it may not exist yet, or holds an earlier export.
+        with_index: whether to write index.faiss, too (`write_index`); its items are the column
+            index of the table.
 
     Returns:
-        The file of the vectors.
+        The file of the vectors, or that of the index.
 
     Raises:
-        ConfigError: the model has no network, or `folder` holds other files.
+        ConfigError: the model has no network, `folder` holds other files, or faiss is missing.
         ModelFileError: the model is damaged.
     """
+    if with_index:
+        vector_index.load_faiss()  # before the model, which takes longer
     check_replaceable(folder)
     recommender = Recommender.load(models)
     config, network = recommender.stored.config, recommender.stored.model.network
@@ -49,11 +54,14 @@ def export_vectors(models: Path, folder: Path) -> Path:
     about = {"dataset": config.dataset, "architecture": config.model.architecture,
              "window": config.window}  # fmt: skip
     n_items, dim = vectors.shape
-    description = {"format": "vectors", **about, "items": n_items, "dimensions": dim}
+    format_ = "hnsw" if with_index else "vectors"
+    description = {"format": format_, **about, "items": n_items, "dimensions": dim}
     with folder_written_whole(folder) as aside:
         write_parquet(aside / FILE, _table(recommender, candidates, vectors.numpy(), about))
+        if with_index:
+            vector_index.write_index(aside / vector_index.FILE, candidates, vectors.numpy())
         write_json(aside / DESCRIPTION, description | {"similarity": "cosine"})
-    return folder / FILE
+    return folder / (vector_index.FILE if with_index else FILE)
 
 
 def _table(

@@ -116,13 +116,15 @@ def runs_interval(values: Values) -> Interval | None:
     return interval(mean(by_window), parts)
 
 
-def mean_interval(values: Sequence[float], most: float = 1.0) -> Interval | None:
-    """Return the 95 % interval of the mean over windows of a metric between 0 and `most`.
+def mean_interval(
+    values: Sequence[float], most: float = 1.0, least: float = 0.0
+) -> Interval | None:
+    """Return the 95 % interval of the mean over windows of a metric from `least` to `most`.
 
     `values` are in order of time; None for fewer than 5 of them.
     """
     found = runs_interval(np.asarray(values, np.float64)[None])
-    return found and (max(0.0, found[0]), min(most, found[1]))
+    return found and (max(least, found[0]), min(most, found[1]))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

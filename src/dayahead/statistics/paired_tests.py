@@ -67,6 +67,7 @@ def compare(
     b: Sequence[Path],
     cutoffs: Sequence[int],
     windows: Sequence[str] | None = None,
+    packaged: Sequence[str] = (),
 ) -> Comparison:
     """Compare two settings by the ranks of their runs.
 
@@ -76,12 +77,13 @@ def compare(
         b: the same of the other setting.
         cutoffs: lengths of the lists, as in evaluation.cutoffs.
         windows: those to compare; None: all, and the same in each folder.
+        packaged: metrics of other packages, as in evaluation.metrics.
 
     Raises:
         ComparisonError: the runs differ in windows, sessions, positions or targets.
         DataError: a folder has no ranks, or a file is damaged.
     """
-    runs = [*a, *b]
+    runs, names = [*a, *b], metric_names(cutoffs, packaged)
     first = _ranks_in(runs[0], windows)
     ranks = [[each.ranks for each in first.values()]]
     for number, folder in enumerate(runs[1:], start=1):
@@ -95,7 +97,7 @@ def compare(
         n_windows=len(first),
         n_sessions=sum(each.n_sessions for each in first.values()),
         n_targets=len(every[0]),
-        metrics=tuple(_compare_metric(name, ranks, len(a)) for name in metric_names(cutoffs)),
+        metrics=tuple(_compare_metric(name, ranks, len(a)) for name in names),
         outside_a=outside[: len(a)],
         outside_b=outside[len(a) :],
         has_equal_ranks=all(np.array_equal(of_run, every[0]) for of_run in every[1:]),

@@ -117,7 +117,7 @@ class CacheKeys:
         groups of the same targets.
         """
         settings = asdict(self.params.evaluation)
-        for without_effect in ("cutoffs", "horizon", "segments"):
+        for without_effect in ("cutoffs", "horizon", "list_metrics", "metrics", "segments"):
             del settings[without_effect]
         return settings
 

@@ -40,7 +40,8 @@ def train_baselines(study: Study) -> dict[str, float]:
         with tempfile.TemporaryDirectory(prefix="dayahead-") as scratch, _only_warnings():
             baseline = baseline_study(architecture, study, Path(scratch))
             run_alone(run_protocol, baseline.params.compute, baseline)
-            rows = read_windows(baseline.results / WINDOWS, study.params.evaluation.cutoffs)
+            config = study.params.evaluation
+            rows = read_windows(baseline.results / WINDOWS, config.cutoffs, config.metrics)
             ranks = {row.window: read_ranks(baseline.results, row.window).ranks for row in rows}
         write_baseline_ranks(study.results, architecture, ranks)
         write_windows(baseline_path(study.results, architecture), rows)
@@ -69,6 +70,7 @@ def baseline_study(architecture: str, study: Study, scratch: Path) -> Study:
             train_sessions=0,
             attention_of=(),
             segments=(),
+            list_metrics=(),
         ),
         profile=replace(params.profile, window=None),
         compute=replace(params.compute, processes=1, device="cpu", shard_items=False),

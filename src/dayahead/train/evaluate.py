@@ -17,12 +17,13 @@ from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import Shard
 from dayahead.metrics import ranking
 from dayahead.model.model import Model
-from dayahead.model.own_items import Scored, SessionScorer, columns_of
+from dayahead.model.own_items import Scored, SessionScorer, columns_of, leaving_out
 from dayahead.model.tasks import is_before
 from dayahead.outputs.tables import WindowRanks
 from dayahead.train.batches import Batch, Batches
 from dayahead.train.event_types import Targets
 from dayahead.train.list_counts import NO_BEST, Best
+from dayahead.train.offered import Offered
 
 Top = tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]
 """The best-scored candidates, best first, by column or catalogue index, and their scores."""
@@ -107,13 +108,13 @@ def evaluate(
     model: Model,
     batches: Batches,
     n_targets: NDArray[np.int64],
-    candidates: NDArray[np.int32],
+    offered: Offered,
     process: Process,
     best: Best = NO_BEST,
 ) -> RankedTargets:
     """Rank every target among the candidates, given the items of its session before it.
 
-    Those items are candidates of their session even where `candidates` lack them.
+    Those items are candidates of their session even where others do not have them.
 
     Each target is scored from a prefix that ends before it, so no model can read it or anything
     after it. Each process ranks its own sessions; an all_reduce puts them together exactly.
@@ -123,7 +124,7 @@ def evaluate(
         batches: one pass over the sessions.
         n_targets: [S] how many items of each session are predicted, the last ones of a type to
             predict.
-        candidates: catalogue indices, ascending.
+        offered: what sessions may get.
         process: this process.
         best: what is wanted of each target's highest-scored candidates.
 
@@ -131,9 +132,11 @@ def evaluate(
         ScoreError: a score is not finite.
     """
     device = process.device
-    wanted, counts = (torch.from_numpy(each).long().to(device) for each in (candidates, n_targets))
+    wanted, counts = (
+        torch.from_numpy(each).long().to(device) for each in (offered.candidates, n_targets)
+    )
     # Each part is ranked before the next one is scored, so the buffer of scores is reused.
-    scorer = model.session_scorer(wanted, overwrites=True)
+    scorer = session_scorer(model, offered, device)
     found = FoundRanks(int(counts.sum()), best, len(wanted), process)
     ranks_of = ShardedRanking(model.shard, wanted, best.n_ranked)
     most_rows = max(1, SCORES_AT_ONCE // max(1, len(wanted)))
@@ -141,6 +144,16 @@ def evaluate(
         for part in _synchronised_prefixes(batch, counts, model.shard, device, most_rows):
             found.add(part, scorer, ranks_of)
     return found.joined()
+
+
+def session_scorer(model: Model, offered: Offered, device: torch.device) -> SessionScorer:
+    """Return what scores the items that sessions may get; it reuses its buffer of scores."""
+    wanted = torch.from_numpy(offered.candidates).long().to(device)
+    left_out = offered.is_withdrawn
+    return leaving_out(
+        model.session_scorer(wanted, overwrites=True),
+        None if left_out is None else torch.from_numpy(left_out).to(device),
+    )
 
 
 def _synchronised_prefixes(

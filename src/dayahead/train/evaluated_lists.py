@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dayahead.config.metric_names import OF_LISTS
 from dayahead.config.params import EvaluationConfig
 from dayahead.core.phases import in_phase
 from dayahead.distributed.process import Process
 from dayahead.metrics.lists import (
-    NAMES,
     Figures,
     KnownItems,
     Shown,
@@ -20,10 +20,13 @@ from dayahead.metrics.lists import (
     list_figures,
     repeats,
 )
+from dayahead.metrics.packaged import packaged_figure
 from dayahead.outputs.lists import ListRow
 from dayahead.train.item_history import ItemHistory
+from dayahead.train.likeness import likeness_of
 from dayahead.train.list_counts import WindowLists
 from dayahead.windows.folder import Window, WindowFolder
+from dayahead.windows.metadata import has_vector
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,10 @@ class EvaluatedLists:
             if metric == "repeats":
                 value = None if before is None else repeats(self.shown, before.shown, int(k))
                 figures[name] = value
-            elif metric in NAMES:
+            elif metric in OF_LISTS:
                 figures[name] = self.by_length[metric][min(int(k), self.shown.length) - 1]
+            elif k:
+                figures[name] = packaged_figure(metric, self.shown, int(k), self.n_items)
         return ListRow(
             window, self.shown.n_lists, self.n_items, {name: figures[name] for name in names}
         )
@@ -75,16 +80,20 @@ class ListEvaluation:
     """Counts the lists of the windows of a run, as evaluation.lists says; `first` is its first one.
 
     Raises:
-        ConfigError: evaluation.diversity_by is no categorical feature of the windows.
+        ConfigError: evaluation.diversity_by is neither a categorical feature of the windows nor a
+            vector of their items.
     """
 
     def __init__(
         self, folder: WindowFolder, config: EvaluationConfig, first: Window, process: Process
     ) -> None:
         self.length = config.lists
+        self.folder = folder
         self.process = process
-        by = config.diversity_by if config.lists else None
-        column = by and folder.categorical_column(by, "evaluation.diversity_by")
+        self.by = config.diversity_by if config.lists else None
+        column = None
+        if self.by is not None and not has_vector(folder.statistics, self.by):
+            column = folder.categorical_column(self.by, "evaluation.diversity_by", or_vector=True)
         self.history = ItemHistory(folder, first, column)
 
     @in_phase("lists")
@@ -94,14 +103,18 @@ class ListEvaluation:
         if not length:
             return None
         self.history.advance(fitted)
-        return WindowLists(length, self.history.attribute, self.process)
+        likeness = likeness_of(self.folder, self.by, self.history, fitted, self.process.device)
+        return WindowLists(length, likeness, self.process)
 
     @in_phase("lists")
     def finish(
         self, lists: WindowLists | None, candidates: NDArray[np.int32]
     ) -> EvaluatedLists | None:
-        """Sum up the lists of all processes; a collective. `candidates` are those at the end."""
-        if lists is None:
+        """Sum up the lists of all processes; a collective. `candidates` are those at the end.
+
+        None where there are no lists, or no candidate at some time.
+        """
+        if lists is None or lists.length == 0:
             return None
         shown, clicked = lists.shown.joined(), lists.clicked.joined()
         return EvaluatedLists.of(shown, clicked, self.history.known, candidates)
@@ -109,4 +122,6 @@ class ListEvaluation:
 
 def names_of(config: EvaluationConfig) -> list[str]:
     """Return the names of the figures in lists.csv; none where evaluation.lists is 0."""
-    return figure_names(config.cutoffs, config.lists) if config.lists else []
+    if not config.lists:
+        return []
+    return figure_names(config.cutoffs, config.lists, config.list_metrics)

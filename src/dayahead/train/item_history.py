@@ -1,9 +1,10 @@
-"""What the train sessions of the windows so far say about each item."""
+"""What the train sessions of the windows so far say about each item, and the table of items."""
 
 import numpy as np
 import pyarrow.compute as pc
 import torch
 from jaxtyping import Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dayahead.core.columns import ITEM_ID, N_RESERVED
@@ -15,7 +16,8 @@ from dayahead.windows.folder import Window, WindowFolder
 class ItemHistory:
     """Sessions with each item, and the item's newest attribute, from the window `first` on.
 
-    `attribute` is a categorical column of the windows, or None.
+    `attribute` is a categorical column of the windows, or None. Where a table of items has it, the
+    table precedes what events say.
     """
 
     def __init__(self, folder: WindowFolder, first: Window, attribute: str | None) -> None:
@@ -60,5 +62,14 @@ class ItemHistory:
         """Value by catalogue index; items without one have a value of their own, below 0."""
         if self.column is None:
             return None
-        own = -np.arange(len(self.values))
-        return torch.from_numpy(np.where(self.values >= N_RESERVED, self.values, own))
+        values, own = self._listed(self.column), -np.arange(len(self.values))
+        return torch.from_numpy(np.where(values >= N_RESERVED, values, own))
+
+    def _listed(self, column: str) -> NDArray[np.int64]:
+        """Return the values of events, or those of the table of items where it has the column."""
+        newest = self.folder.windows[self.n_windows - 1] if self.n_windows else None
+        table = self.folder.items_at(newest) if newest else None
+        if table is None or column not in table.rows.column_names:
+            return self.values
+        size = len(self.values)
+        return np.where(table.is_listed(size), table.values(column, size), self.values)

@@ -13,6 +13,7 @@ from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED
 from dayahead.core.phases import in_phase
 from dayahead.distributed.process import Process
 from dayahead.metrics.lists import Shown
+from dayahead.train.likeness import Likeness
 
 WAITING: Final = 2**22
 """Places of lists that wait to be counted: 32 MiB."""
@@ -23,14 +24,23 @@ class WindowLists:
 
     Args:
         length: items of each list.
-        attribute: as for `ListCounts`.
+        likeness: as for `ListCounts`.
         process: this process.
     """
 
-    def __init__(self, length: int, attribute: Int[Tensor, " I"] | None, process: Process) -> None:
+    def __init__(self, length: int, likeness: Likeness | None, process: Process) -> None:
         self.length = length
-        self.shown = ListCounts(length, attribute, process)
+        self.shown = ListCounts(length, likeness, process)
         self.clicked = ListCounts(1, None, process)
+
+    def shorten(self, length: int) -> None:
+        """Let lists have at most `length` items, as there are no more candidates at some time.
+
+        Call it before the first `add`.
+        """
+        if length < self.length:
+            self.length = length
+            self.shown = ListCounts(length, self.shown.likeness, self.shown.process)
 
     @in_phase("lists")
     def add(
@@ -42,6 +52,8 @@ class WindowLists:
         is_real: Bool[Tensor, " Q"],
     ) -> None:
         """Count the lists of some targets, best item first; not those of idle processes."""
+        if self.length == 0:
+            return
         known = {name: columns[name][is_real] for name in (ITEM_ID, IS_PAST) if name in columns}
         for counts, lists in (
             (self.shown, items[:, : self.length]),
@@ -73,14 +85,14 @@ class ListCounts:
 
     Args:
         length: items of each list.
-        attribute: [I] value by catalogue index, all different where there is none; or None.
+        likeness: how alike two items are, if wanted; its tensors are on this process's device.
         process: this process.
     """
 
-    def __init__(self, length: int, attribute: Int[Tensor, " I"] | None, process: Process) -> None:
+    def __init__(self, length: int, likeness: Likeness | None, process: Process) -> None:
         self.length = length
         self.process = process
-        self.attribute = None if attribute is None else attribute.to(process.device)
+        self.likeness = likeness
         self.n_lists = 0
         self.own = torch.zeros(length, dtype=torch.int64, device=process.device)
         self.alike = torch.zeros_like(self.own)
@@ -103,9 +115,8 @@ class ListCounts:
             is_own &= columns[IS_PAST] != 1
         own = events.where(is_own, 0)
         self.own += (items[:, :, None] == own[:, None, :]).any(2).sum(0)
-        if self.attribute is not None:
-            values = self.attribute[items]  # [Q, K]
-            self.alike += (values[:, :, None] == values[:, None, :]).tril(-1).sum((0, 2))
+        if self.likeness is not None:
+            self.alike += self.likeness.sums(items)
 
     def _count(self) -> None:
         """Add the waiting places to the counts."""
@@ -131,5 +142,5 @@ class ListCounts:
             items=items,
             counts=table,
             own=np.sum(own, axis=0),
-            alike=None if self.attribute is None else np.sum(alike, axis=0),
+            alike=None if self.likeness is None else np.sum(alike, axis=0) / self.likeness.unit,
         )

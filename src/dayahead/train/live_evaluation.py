@@ -25,8 +25,10 @@ from dayahead.train.evaluate import (
     Prefixes,
     RankedTargets,
     ShardedRanking,
+    session_scorer,
 )
 from dayahead.train.list_counts import NO_BEST, Best
+from dayahead.train.offered import Offered
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Request:
 def evaluate_live(
     model: Model,
     requests: Sequence[Request],
-    candidates: Callable[[int], NDArray[np.int32]],
+    offered: Callable[[int], Offered],
     process: Process,
     batch_size: int,
 ) -> list[RankedTargets]:
@@ -96,7 +98,7 @@ def evaluate_live(
     Args:
         model: with a tick; it follows the window.
         requests: what is asked of the same window.
-        candidates: from a tick to the candidates at it, ascending; counting adds some.
+        offered: from a tick to what sessions may get at it; counting adds some.
         process: this process.
         batch_size: prefixes scored at once over all processes together.
 
@@ -104,13 +106,17 @@ def evaluate_live(
         ScoreError: a score is not finite.
     """
     ticks = np.unique(np.concatenate([each.ticks for each in requests])).tolist()
-    n_fewest = min((len(candidates(tick)) for tick in ticks), default=0)
+    n_fewest = min((len(offered(tick)) for tick in ticks), default=0)
     found = [FoundRanks(len(each.rows), each.best, n_fewest, process) for each in requests]
+    for each in requests:
+        if each.best.lists is not None:
+            each.best.lists.shorten(n_fewest)
     own_batch = max(1, batch_size // process.rank.world_size)
     for tick in steps(ticks):
         model.advance(tick)
-        wanted = torch.from_numpy(candidates(tick)).long().to(process.device)
-        scorer = model.session_scorer(wanted, overwrites=True)
+        now = offered(tick)
+        wanted = torch.from_numpy(now.candidates).long().to(process.device)
+        scorer = session_scorer(model, now, process.device)
         size = min(own_batch, max(1, SCORES_AT_ONCE // max(1, len(wanted))))
         for request, ranks in zip(requests, found, strict=True):
             ranks_of = ShardedRanking(model.shard, wanted, request.best.n_ranked)

@@ -150,10 +150,11 @@ class EvaluatedWindow:
             lists=None if lists is None else EvaluatedLists(read_shown(folder, window), **lists),
         )
 
-    def result(self, cutoffs: Sequence[int]) -> WindowResult:
+    def result(self, cutoffs: Sequence[int], packaged: Sequence[str] = ()) -> WindowResult:
         """Return its row of windows.csv."""
-        train = window_metrics(self.train_ranks, cutoffs) if len(self.train_ranks) else {}
-        return window_result(self.window, self.ranks, cutoffs, self.train_loss, train)
+        has_train = len(self.train_ranks) > 0
+        train = window_metrics(self.train_ranks, cutoffs, packaged) if has_train else {}
+        return window_result(self.window, self.ranks, cutoffs, self.train_loss, train, packaged)
 
 
 @dataclass
@@ -166,6 +167,8 @@ class ResultsFolder:
     """Windows after each fit that are evaluated."""
     list_names: Sequence[str] = ()
     """Names of the figures of lists.csv; none: no lists."""
+    packaged: Sequence[str] = ()
+    """Metrics of other packages."""
     rows: list[WindowResult] = field(default_factory=list)
     list_rows: list[ListRow] = field(default_factory=list)
     later: dict[int, dict[str, Ranks]] = field(init=False)
@@ -188,7 +191,7 @@ class ResultsFolder:
 
     def add(self, evaluated: EvaluatedWindow) -> WindowResult:
         """Add a window's rows to both tables; return its row of windows.csv."""
-        self.rows.append(evaluated.result(self.cutoffs))
+        self.rows.append(evaluated.result(self.cutoffs, self.packaged))
         n_before = len(self.rows) - 1
         write_windows(self.folder / WINDOWS, self.rows, n_before)
         timing = asdict(evaluated.timing)

@@ -48,6 +48,7 @@ from dayahead.train.evaluated_lists import ListEvaluation
 from dayahead.train.list_counts import Best
 from dayahead.train.live_evaluation import Request, evaluate_live
 from dayahead.train.loss_curve import Curve
+from dayahead.train.offered import Offered
 from dayahead.train.results import (
     EVIDENCE,
     EvaluatedWindow,
@@ -222,8 +223,8 @@ class Run:
         config = self.params.evaluation
         # Before the clock starts: the time is that of the evaluated window alone.
         train_ranks = self._train_ranks(fit.window)
-        candidates = self._candidates_at(window.start_time)
-        best = Best(config.predictions, self.lists.start(fit.window, len(candidates)))
+        offered = self._offered_at(window.start_time)
+        best = Best(config.predictions, self.lists.start(fit.window, len(offered)))
         start = time.perf_counter()
         with phase("data"):
             sessions = self.loader.evaluation_sessions(window)
@@ -235,7 +236,7 @@ class Run:
         else:
             with phase("data"):
                 batches = self.loader.evaluation_batches(window, self.process.rank)
-            ranked = evaluate(self.model, batches, n_targets, candidates, self.process, best)
+            ranked = evaluate(self.model, batches, n_targets, offered, self.process, best)
         ranks = ranked.as_window_ranks(sessions[SESSION_ID], targets)
         seconds = time.perf_counter() - start
         timing = Timing(
@@ -247,7 +248,7 @@ class Run:
             state_bytes=fit.state_bytes,
         )
         if self.model.tick:
-            candidates = self._candidates_at(self.folder.ends[window.name])
+            offered = self._offered_at(self.folder.ends[window.name])
         else:
             shown = self._evaluate_examples(window, examples)
         raw = self.folder.vocabulary(ITEM_ID)[VALUE]
@@ -265,7 +266,7 @@ class Run:
                 Example(*each)
                 for each in zip(examples.tolist(), shown.top_items.tolist(), strict=True)
             ],
-            lists=self.lists.finish(best.lists, candidates),
+            lists=self.lists.finish(best.lists, offered.candidates),
         )
 
     def _evaluate_live(
@@ -287,7 +288,7 @@ class Run:
             Request.of(sessions, is_example, *when, Best(N_RECOMMENDED)),
         ]
         size = self.params.evaluation.batch_size
-        found, shown = evaluate_live(self.model, requests, self._candidates_at, self.process, size)
+        found, shown = evaluate_live(self.model, requests, self._offered_at, self.process, size)
         return found, shown
 
     @in_phase("horizon")
@@ -302,8 +303,8 @@ class Run:
         if not self.model.tick:
             with phase("data"):
                 batches = self.loader.evaluation_batches(window, process.rank)
-            candidates = self._candidates_at(window.start_time)
-            return evaluate(self.model, batches, n_targets, candidates, process).ranks
+            offered = self._offered_at(window.start_time)
+            return evaluate(self.model, batches, n_targets, offered, process).ranks
         first = window.position - n_after + 1
         with phase("data"):
             counted = self.loader.train_sessions(*self.folder.windows[first : window.position + 1])
@@ -311,29 +312,27 @@ class Run:
         sizes, end = self.catalogue.sizes_at(window), self.folder.ends[window.name]
         self.model.follow(sizes, counted.padded(), end, to_fit=False)
         request, size = Request.of(sessions, n_targets, self.model.tick, end), config.batch_size
-        [found] = evaluate_live(self.model, [request], self._candidates_at, process, size)
+        [found] = evaluate_live(self.model, [request], self._offered_at, process, size)
         self.model.rewind()
         return found.ranks
 
-    def _candidates_at(self, time: int) -> NDArray[np.int32]:
-        """Return the candidates that are available at a time, microseconds since 1970.
+    def _offered_at(self, time: int) -> Offered:
+        """Return what sessions may get at a time, microseconds since 1970.
 
         Where they are those seen, items that the model has counted since the fit are among them.
         """
         found = self.candidates
         if self.params.evaluation.candidates == "seen" and self.model.tick:
             found = np.union1d(found, self.model.counted_items).astype(np.int32)
-        if self.items_table is None:
-            return found
-        return found[self.items_table.is_available(found, time)]
+        return Offered.at(time, found, self.items_table)
 
     @in_phase("examples")
     def _evaluate_examples(self, window: Window, rows: NDArray[np.int64]) -> RankedTargets:
         """Return recommendations for some sessions."""
         batches = self.loader.session_sample(window, rows, self.process.rank)
         n_targets = np.ones(len(rows), np.int64)
-        best, candidates = Best(N_RECOMMENDED), self._candidates_at(window.start_time)
-        return evaluate(self.model, batches, n_targets, candidates, self.process, best)
+        best, offered = Best(N_RECOMMENDED), self._offered_at(window.start_time)
+        return evaluate(self.model, batches, n_targets, offered, self.process, best)
 
     def _attention(self, window: Window, ids: pa.ChunkedArray) -> pa.Table | None:
         """Return attention weights of a window's chosen sessions, on the main process.
@@ -355,8 +354,8 @@ class Run:
         if not self.params.evaluation.train_sessions:
             return np.zeros(0, np.int32)
         n_targets, batches = self.loader.train_sample(window, self.process.rank)
-        candidates = self._candidates_at(window.start_time)
-        return evaluate(self.model, batches, n_targets, candidates, self.process).ranks
+        offered = self._offered_at(window.start_time)
+        return evaluate(self.model, batches, n_targets, offered, self.process).ranks
 
     @in_phase("save")
     def save(self, window: Window) -> None:

@@ -22,6 +22,7 @@ from dayahead.train.data_loading import columns_read
 from dayahead.train.evaluate import RankedTargets, evaluate
 from dayahead.train.event_types import EventTypes
 from dayahead.train.live_evaluation import Request, evaluate_live
+from dayahead.train.offered import Offered
 from dayahead.windows.folder import Role, Window, WindowFolder
 from dayahead.windows.metadata import Statistics
 
@@ -36,6 +37,7 @@ def evaluate_saved(
     window: str | None = None,
     split: Role = "test",
     cutoffs: Sequence[int] = (10, 20),
+    packaged: Sequence[str] = (),
 ) -> WindowResult:
     """Evaluate a saved model on the last items of a window's sessions, on the CPU.
 
@@ -45,16 +47,18 @@ def evaluate_saved(
         window: name of a later window than the last one fitted; None: the one that follows it.
         split: sessions to evaluate on, as `evaluation.split`.
         cutoffs: lengths of the lists, as `evaluation.cutoffs`.
+        packaged: metrics of other packages, as `evaluation.metrics`.
 
     Raises:
-        ConfigError: there is no such window, or the model was fitted on it or after it.
+        ConfigError: there is no such window, or the model was fitted on it or after it; a metric
+            is unknown or fails.
         ModelFileError: the model belongs to another folder of windows.
         DataError: the window has no session to evaluate on, or a file is damaged.
     """
     folder = WindowFolder(windows)
     chosen = _later_window(folder, stored.config.window, window)
     ranks = saved_ranks(stored, folder, chosen, split)
-    return window_result(chosen.name, ranks, cutoffs, None, {})
+    return window_result(chosen.name, ranks, cutoffs, None, {}, packaged)
 
 
 def saved_ranks(
@@ -85,8 +89,8 @@ def saved_ranks(
     else:
         # Later values are unknown, as they were when the model was saved.
         batches = _batches(sessions.without_later(stored.config.known))
-        candidates = stored.candidates_at(window.start_time)
-        ranked = evaluate(stored.model, batches, n_targets, candidates, _PROCESS)
+        offered = _offered(stored, stored.candidates, window.start_time)
+        ranked = evaluate(stored.model, batches, n_targets, offered, _PROCESS)
     return ranked.as_window_ranks(table[SESSION_ID], targets)
 
 
@@ -148,17 +152,21 @@ def _live_ranks(
     asked = followed.delayed(sessions)
     request = Request.of(asked, n_targets, model.tick, followed.end)
 
-    def candidates(time: int) -> NDArray[np.int32]:
+    def offered(time: int) -> Offered:
         every = np.union1d(stored.candidates, model.counted_items).astype(np.int32)
-        return replace(stored, candidates=every).candidates_at(time)
+        return _offered(stored, every, time)
 
     train = followed.train_sessions(stored)
     try:
         model.follow(followed.sizes, train, followed.end, to_fit=False)
-        [ranked] = evaluate_live(model, [request], candidates, _PROCESS, BATCH_SIZE)
+        [ranked] = evaluate_live(model, [request], offered, _PROCESS, BATCH_SIZE)
     finally:
         model.rewind()
     return ranked
+
+
+def _offered(stored: StoredModel, candidates: NDArray[np.int32], time: int) -> Offered:
+    return Offered.at(time, candidates, None if stored.items is None else stored.items.table)
 
 
 def _batches(sessions: Sessions) -> LoadedBatches:

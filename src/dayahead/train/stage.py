@@ -244,7 +244,9 @@ def _open_results(study: Study, evaluated: Sequence[Window]) -> ResultsFolder:
     if study.params.events.targets is not None:
         _log_targets(WindowFolder(study.windows), evaluated, study.params)
     config = study.params.evaluation
-    results = ResultsFolder(study.results, config.cutoffs, config.horizon, names_of(config))
+    results = ResultsFolder(
+        study.results, config.cutoffs, config.horizon, names_of(config), config.metrics
+    )
     results.clear()
     return results
 

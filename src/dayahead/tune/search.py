@@ -159,7 +159,7 @@ def _write_params(
 
 def _metric(name: str | None, params: Params) -> str:
     cutoffs = params.evaluation.cutoffs
-    known = metric_names(cutoffs)
+    known = metric_names(cutoffs, params.evaluation.metrics)
     if name is not None and name not in known:
         raise ConfigError(f"--metric {name}: expected one of {', '.join(known)}")
     return name or f"ndcg_at_{max(cutoffs)}"

@@ -258,8 +258,10 @@ class WindowFolder:
         self._newest_items[window.name] = found
         return found
 
-    def categorical_column(self, feature: str, setting: str) -> str:
+    def categorical_column(self, feature: str, setting: str, *, or_vector: bool = False) -> str:
         """Return the column of a categorical feature, named by a setting.
+
+        `or_vector`: the setting may also name a vector of items, which the error lists.
 
         Raises:
             ConfigError: the windows have no such feature.
@@ -267,9 +269,13 @@ class WindowFolder:
         features = self.statistics.features
         known = [name for name, about in features.items() if about.kind == "categorical"]
         if feature not in known:
+            items = self.statistics.items
+            vectors = ", ".join(items.vectors) if or_vector and items else ""
             raise ConfigError(
                 f"params.yaml: {setting}: {feature} is not among the categorical features of the "
-                f"data set ({', '.join(known) or 'it has none'}); choose one of them, or none"
+                f"data set ({', '.join(known) or 'it has none'})"
+                f"{f' nor the vectors of its items ({vectors})' if vectors else ''}; choose one of "
+                f"them, or none"
             )
         return features[feature].columns[0]
 

@@ -58,6 +58,15 @@ class ItemTable:
         start, end = found
         return np.asarray((start <= time) & (time < end))
 
+    def withdrawn(self, time: int) -> NDArray[np.bool_] | None:
+        """Return by catalogue index which items are no more available at a time; None: no item.
+
+        Items above the last one listed are available.
+        """
+        found = self.availability(np.arange(self._size))
+        flags = np.zeros(self._size, bool) if found is None else found[1] <= time
+        return flags if flags.any() else None
+
     def availability(
         self, items: NDArray[np.integer[Any]]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:

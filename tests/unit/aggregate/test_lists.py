@@ -53,6 +53,24 @@ def test_intervals_of_bits_and_ratios_may_be_above_1(results):
     assert low < 6.5 < high
 
 
+def test_the_interval_of_diversity_ends_at_1_and_of_vectors_at_2(tmp_path):
+    values = [0.6, 1.0, 0.9, 1.0, 1.0, 0.99]
+    write_lists(tmp_path, {w: {"diversity_at_5": x} for w, x in zip(WINDOWS, values, strict=True)})
+    of_attribute, of_vector = (
+        average_lists(tmp_path, WINDOWS, by_vector=by_vector).ci95["diversity_at_5"][1]
+        for by_vector in (False, True)
+    )
+    assert of_attribute == 1.0 < of_vector == mean_interval(values, 2.0)[1]
+
+
+def test_figures_of_other_packages_may_have_any_range(tmp_path):
+    values = [-3.0, 4.0, -2.0, 5.0, -1.0, 2.0]
+    write_lists(tmp_path, {w: {"odd_at_5": x} for w, x in zip(WINDOWS, values, strict=True)})
+    found = average_lists(tmp_path, WINDOWS)
+    assert found.ci95["odd_at_5"] == mean_interval(values, np.inf, -np.inf)
+    assert [*found.table(None)] == [("odd", ["odd_at_5"], None)]
+
+
 def test_lists_json_is_what_was_averaged(results):
     found = average_lists(results, WINDOWS)
     write_list_average(results, found)

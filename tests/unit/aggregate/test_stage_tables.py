@@ -58,7 +58,7 @@ def test_the_report_says_what_the_lists_show(tmp_path):
     run(folders, {"evaluation.diversity_by": "brand<i>"})
     page = (results / "report.html").read_text()
     assert "lists of 10 show 40.0 % of the items" in page
-    assert "Pairs that differ in brand&lt;i&gt; (diversity)" in page
+    assert "Difference of pairs in brand&lt;i&gt; (diversity)" in page
     assert json.loads((results / "lists.json").read_text())["aod"] == pytest.approx(figures)
 
 

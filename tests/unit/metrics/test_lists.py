@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayahead.config.metric_names import OF_LISTS
 from dayahead.metrics.lists import (
-    NAMES,
     OF_CLICKS,
     Shown,
     click_figures,
@@ -68,9 +68,12 @@ def test_hand_computed_repeats():
 @given(some_lists(), st.integers(1, 8), st.integers(1, 4))
 def test_every_metric_equals_its_definition_for_any_batches(lists, k, batch_size):
     found = list_figures(lists.counted(batch_size), k, lists.known, lists.n_items)
-    assert found == pytest.approx(oracle(lists, k), abs=1e-12)
+    tolerance = 1e-12 if lists.vectors is None else 1e-9  # sums of cosines are rounded
+    assert found == pytest.approx(oracle(lists, k), abs=tolerance)
+    assert 0 <= found.pop("diversity") <= (1 if lists.vectors is None else 2)
     assert all(0 <= value <= 1 for name, value in found.items() if name != "novelty")
-    assert {*found, "popularity_ratio", "repeats"} == {*NAMES}
+    found["diversity"] = 0.0
+    assert {*found, "popularity_ratio", "repeats"} == {*OF_LISTS}
 
 
 @given(some_lists())
@@ -93,21 +96,47 @@ def test_no_attribute_gives_no_diversity():
     assert list_figures(shown([4, 0], items=(2,)), 1, known, 3)["diversity"] is None
 
 
+def test_hand_computed_diversity_of_vectors():
+    """Pairs with the cosines 1, 0 and 0; then 0.6, and 0 with the item without a vector."""
+    vectors = {2: [2.0, 0, 0], 3: [0.5, 0, 0], 4: [0, 0, 3.0], 5: [3.0, 4.0, 0]}
+    lists = Lists([[2, 3, 4], [2, 5, 6]], [[2]] * 2, [[2]], 1, {}, {2}, vectors)
+    found = [list_figures(lists.counted(), k, lists.known, 5)["diversity"] for k in (1, 2, 3, 9)]
+    of_three = 1 - (1 + 0.6) / 6
+    assert found == pytest.approx([0, 1 - (1 + 0.6) / 2, of_three, of_three], abs=1e-9)
+
+
+def test_opposite_vectors_have_a_diversity_of_two():
+    lists = Lists([[2, 3]], [[2]], [[2]], 1, {}, {2}, {2: [1.0, 2, 3], 3: [-1.0, -2, -3]})
+    assert list_figures(lists.counted(), 2, lists.known, 3)["diversity"] == pytest.approx(2)
+
+
+@given(some_lists(), st.floats(1e-3, 1e3))
+def test_the_length_of_vectors_has_no_effect(lists, factor):
+    one = replace(lists, vectors={item: [1.0, item % 3, item % 5] for item in range(2, N_ITEMS)})
+    longer = {item: [factor * x for x in each] for item, each in one.vectors.items()}
+    found = [
+        list_figures(each.counted(), 5, each.known, each.n_items)["diversity"]
+        for each in (one, replace(one, vectors=longer))
+    ]
+    assert found[0] == pytest.approx(found[1], abs=1e-6)  # float32 vectors
+
+
 def test_names_have_the_cutoffs_that_the_lists_reach():
     names = figure_names((20, 10, 50, 10), 20)
     assert names[:3] == ["coverage_at_10", "coverage_at_20", "gini_at_10"]
     assert names[-4:] == ["clicked_novelty", "clicked_popularity", "clicked_new", "clicked_own"]
-    assert len(names) == 2 * len(NAMES) + 4
+    assert len(names) == 2 * len(OF_LISTS) + 4
 
 
 def random_lists(seed):
-    """Twenty lists of five items; every item has an attribute, as RecTools' distance needs it."""
+    """Twenty lists of five items; each has an attribute, as RecTools needs it, or a vector."""
     draw = random.Random(seed)
     items = range(2, N_ITEMS)
     shown = [draw.sample(items, 5) for _ in range(20)]
     history = [draw.choices(items[:-2], k=draw.randint(1, 4)) for _ in range(30)]
     attribute = {item: draw.randint(2, 4) for item in items}
-    return Lists(shown, [[2]] * 20, history, 9, attribute, {*items})
+    vectors = {item: [draw.gauss(0, 1) for _ in range(3)] for item in items} if seed % 2 else None
+    return Lists(shown, [[2]] * 20, history, 9, attribute, {*items}, vectors)
 
 
 def test_figures_equal_those_of_rectools():
@@ -121,6 +150,8 @@ def test_figures_equal_those_of_rectools():
             "shown": lists.shown,
             "history": lists.history,
             "attribute": lists.attribute,
+            "vectors": lists.vectors
+            and {i: np.float32(v).tolist() for i, v in lists.vectors.items()},
             "catalogue": sorted(lists.candidates),
         }
         for lists, k in cases

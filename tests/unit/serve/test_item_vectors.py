@@ -18,8 +18,8 @@ from dayahead.serve.request import Options
 from dayahead.serve.similar import SimilarItems
 
 
-def exported(models, folder, *options):
-    words = ["export", str(folder), "--format", "vectors", "--models", str(models), *options]
+def exported(models, folder, *options, format_="vectors"):
+    words = ["export", str(folder), "--format", format_, "--models", str(models), *options]
     done = CliRunner().invoke(app, words)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -83,6 +83,8 @@ def test_what_has_no_vectors_is_refused(saved_model, tmp_path):
         exported(saved_model("transitions"), tmp_path / "out")
     with pytest.raises(ConfigError, match="leave out --top-k"):
         exported(saved_model("gpt2"), tmp_path / "out", "--top-k", "3")
+    with pytest.raises(ConfigError, match="leave out --top-k"):
+        exported(saved_model("gpt2"), tmp_path / "out", "--top-k", "3", format_="hnsw")
     (tmp_path / "mine").mkdir()
     with pytest.raises(ConfigError, match="mine: exists and is no earlier export"):
         export_vectors(saved_model("gpt2"), tmp_path / "mine")

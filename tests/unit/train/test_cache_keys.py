@@ -23,7 +23,7 @@ from support.typed_windows import add_types
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=5, sessions_per_day=12, n_items=300)
-IN_NO_KEY = {"fit_last", "cutoffs", "horizon", "segments"}
+IN_NO_KEY = {"fit_last", "cutoffs", "horizon", "list_metrics", "metrics", "segments"}
 PLM, RTD, GBCE = ({"task": {"name": "plm"}}, {"task": {"name": "rtd"}}, {"loss": {"name": "gbce"}})
 BPR_MAX = {"loss": {"name": "bpr_max"}}
 ADAGRAD = {"training": {"optimizer": "adagrad"}}

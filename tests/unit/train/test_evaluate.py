@@ -19,6 +19,7 @@ from dayahead.train.batches import LoadedBatches, Sessions, sorted_rows
 from dayahead.train.evaluate import _synchronised_prefixes, evaluate
 from dayahead.train.event_types import Targets
 from dayahead.train.list_counts import Best
+from dayahead.train.offered import Offered
 from support.tiny_settings import counted, task_config
 
 CPU = torch.device("cpu")
@@ -46,17 +47,20 @@ def sessions_of(lists):
     return Sessions({"item_id": torch.tensor([i for s in lists for i in s])}, lengths.cumsum(0))
 
 
-def evaluated(lists, candidates, batch_size=3, process=ALONE, *, model=None, is_all=False, k=0):
+def evaluated(
+    lists, candidates, batch_size=3, process=ALONE, *, model=None, is_all=False, k=0, gone=None
+):
     sessions = sessions_of(lists)
     batches = LoadedBatches(sessions, sorted_rows(sessions.lengths, batch_size), process.rank)
-    columns = np.array(candidates, np.int32)
+    offered = Offered(np.array(candidates, np.int32), gone)
     n_targets = np.array([len(session) - 1 if is_all else 1 for session in lists])
-    return evaluate(model or Remainders(), batches, n_targets, columns, process, Best(k))
+    return evaluate(model or Remainders(), batches, n_targets, offered, process, Best(k))
 
 
-def brute_force(session, candidates):
+def brute_force(session, candidates, gone=()):
     *known, target = session
     scores = {item: 5 - (item - known[-1]) % 5 for item in candidates}
+    known = {*known} - {*gone}
     scores = dict.fromkeys(known, -np.inf) | scores  # own items are candidates, but have no score
     if target not in scores:
         return 0
@@ -92,13 +96,27 @@ def test_at_all_positions_each_prefix_is_ranked_like_a_session(lists, candidates
     assert ranks.n_sessions == len(lists)
 
 
+@given(many_sessions, some_candidates, st.sets(st.integers(2, 20)), st.integers(1, 24))
+def test_an_own_item_that_is_withdrawn_is_no_candidate(lists, candidates, gone, n):
+    """The table ends at an index below which all others are available."""
+    candidates = [item for item in candidates if item not in gone]
+    gone = {item for item in gone if item < n}
+    flags = np.isin(np.arange(n), [*gone])
+    found = evaluated(lists, candidates, is_all=True, gone=flags, k=4)
+    prefixes = [session[:end] for session in lists for end in range(2, len(session) + 1)]
+    assert found.ranks.tolist() == [brute_force(prefix, candidates, gone) for prefix in prefixes]
+    model = counted("own", [[2, 3], [4, 5, 6]], n_items=20)
+    for top in evaluated(lists, candidates, model=model, gone=flags, k=4).top_items.tolist():
+        assert not gone & {*top}
+
+
 def test_past_events_are_no_targets():
     """Two past events, then the session 5 6 7: at all positions 6 and 7 are targets."""
     items = torch.tensor([3, 4, 5, 6, 7, 8, 9])
     is_past = torch.tensor([1, 1, 0, 0, 0, 0, 0])
     sessions = Sessions({"item_id": items, "_is_past": is_past}, torch.tensor([0, 5, 7]))
     batches = LoadedBatches(sessions, sorted_rows(sessions.lengths, 4), ALONE.rank)
-    every = np.arange(2, 10, dtype=np.int32)
+    every = Offered(np.arange(2, 10, dtype=np.int32))
     found = evaluate(Remainders(), batches, np.array([2, 1]), every, ALONE)
     assert found.targets.tolist() == [6, 7, 9]
 

@@ -1,13 +1,17 @@
 """lists.csv of whole studies equals what the predictions of the same studies give."""
 
+from dataclasses import replace
+
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from dayahead.config.metric_names import OF_LISTS
 from dayahead.core.errors import ConfigError
-from dayahead.metrics.lists import NAMES
 from dayahead.outputs.lists import read_lists, read_shown
 from dayahead.windows.folder import WindowFolder
 from support.list_oracle import Lists, oracle
+from support.listed_items import Row, add_items
 from support.live_windows import LIVE, spread_sessions
 from support.tiny_settings import merge_sections, train_study
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
@@ -113,7 +117,7 @@ def test_columns_are_those_of_the_cutoffs_within_the_lists(results_of):
     names = [*read_lists(results_of("network"))[0].figures]
     ks = [int(name.split("_at_")[1]) for name in names if "_at_" in name]
     assert {*ks} == {1, 3}
-    assert len(ks) == 2 * len(NAMES)
+    assert len(ks) == 2 * len(OF_LISTS)
 
 
 def test_shown_counts_each_place(windows, results_of):
@@ -151,6 +155,30 @@ def test_diversity_needs_a_categorical_feature(windows, tmp_path):
         ConfigError, match=r"price is not among .* \(category\); choose one of them"
     ):
         train_study(windows, tmp_path, other)
+
+
+def test_diversity_by_the_vectors_of_the_items_table(tmp_path):
+    """Of lists.csv: that of predictions/, by the newest vectors known after the fit."""
+    folder = write_window_folder(tmp_path / "windows", DAYS, features=True)
+    random = np.random.default_rng(2)
+    items = sorted({item for day in DAYS for session in day for item in session})
+    rows = [
+        Row(item, random.normal(size=3).tolist(), day=number)
+        for item in items[:9]
+        for number in (0, 2)
+    ]
+    add_items(folder, rows)
+    by_title = merge_sections(WITH_LISTS, evaluation={"diversity_by": "title"})
+    results = train_study(folder, tmp_path / "out", by_title) / "results"
+    for number, row in enumerate(read_lists(results), start=1):
+        known = {each.item: np.float32(each.vector).tolist() for each in rows if each.day < number}
+        lists = replace(lists_of(results, number), vectors=known)
+        for k in (1, 3):
+            expected = pytest.approx(oracle(lists, k)["diversity"], abs=1e-9)
+            assert row.figures[f"diversity_at_{k}"] == expected
+    wrong = merge_sections(WITH_LISTS, evaluation={"diversity_by": "titel"})
+    with pytest.raises(ConfigError, match=r"\(category\) nor the vectors of its items \(title\)"):
+        train_study(folder, tmp_path / "wrong", wrong)
 
 
 def test_lists_of_fewer_candidates_than_asked_for_are_shorter(windows, tmp_path):

@@ -8,11 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayahead.train import list_counts
+from dayahead.train import likeness, list_counts
 from dayahead.train.item_history import ItemHistory
 from dayahead.train.list_counts import ListCounts
 from dayahead.windows.folder import WindowFolder
-from support.list_oracle import ALONE, some_lists
+from support.list_oracle import ALONE, Lists, some_lists
+from support.listed_items import Row, add_items
 from support.live_windows import replaced, rewrite
 from support.window_folders import write_window_folder
 
@@ -82,3 +83,35 @@ def test_items_have_their_sessions_and_newest_attribute(tmp_path):
     assert (history.known.n_sessions, history.known.sessions.tolist()) == (4, [0, 0, 3, 2, 1])
     assert history.known.is_new[2:].tolist() == [False, False, True]
     assert history.attribute[2:].tolist() == [4, 30 % 3 + 2, 3]
+
+
+def test_vectors_are_read_in_parts_of_a_batch():
+    """Two lists at once do not fit: the counts are the same."""
+    random = np.random.default_rng(1)
+    vectors = {item: random.normal(size=3).tolist() for item in range(2, 9)}
+    shown = [random.permutation(range(2, 9))[:4].tolist() for _ in range(5)]
+    lists = Lists(shown, [[2]] * 5, [[2]], 1, {}, {2}, vectors)
+    whole = lists.counted(batch_size=5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(likeness, "COMPONENTS", 1)
+        same(lists.counted(batch_size=5), whole)
+
+
+def test_the_table_of_items_precedes_what_events_say(tmp_path):
+    """Its newest row of 20 says 4; 40 is listed before anyone clicks it, 50 without a value."""
+    path = write_window_folder(
+        tmp_path, [[[20, 30], [20, 20]], [[30, 40], [50, 20]]], features=True
+    )
+    rows = [
+        Row(20, category=2),
+        Row(20, day=1, category=4),
+        Row(40, category=3),
+        Row(50, category=1),
+    ]
+    folder = WindowFolder(add_items(path, rows))
+    history = ItemHistory(folder, folder.windows[0], "category")
+    assert history.attribute[2:].tolist() == [-2, -3, -4, -5]
+    history.advance(folder.windows[0])
+    assert history.attribute[2:].tolist() == [2, 30 % 3 + 2, 3, -5]
+    history.advance(folder.windows[1])
+    assert history.attribute[2:].tolist() == [4, 30 % 3 + 2, 3, -5]

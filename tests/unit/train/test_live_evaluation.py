@@ -182,8 +182,8 @@ def test_baselines_beside_it_have_the_candidates_of_the_fit(tmp_path):
     cutoffs = study.params.evaluation.cutoffs
     rows = read_windows(study.results / "windows.csv", cutoffs)
     with pytest.raises(DataError, match="expected the windows, sessions and candidates"):
-        read_baselines(study.results, "memory", rows, cutoffs)
-    tables = read_baselines(study.results, "memory", rows, cutoffs, has_ticks=True)
+        read_baselines(study.results, "memory", rows)
+    tables = read_baselines(study.results, "memory", rows, has_ticks=True)
     assert rows[0].target_outside == pytest.approx(1 / 3)
     assert [table[0].target_outside for table in tables.values()] == [1.0] * len(tables)
     own = {day(1): read_ranks(study.results, day(1)).ranks}

@@ -1,10 +1,5 @@
 """Models of another package: the example of docs/own-models.md, installed and fitted."""
 
-import re
-import sys
-import tomllib
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -27,10 +22,9 @@ from support.tiny_settings import (
     tiny_statistics,
     train_study,
 )
+from support.user_packages import MODULE, example
 from support.window_folders import markov_days, write_window_folder
 
-PAGE = Path(__file__).parents[3] / "docs" / "own-models.md"
-MODULE = "shop_models"
 FADING = {"model": {"architecture": "fading", "config": {"factor": 0.8}}}
 STUDIES = {
     "baseline": FADING,
@@ -40,45 +34,6 @@ STUDIES = {
     },
     "network of memory": {"model": {"architecture": "memory", "network": "convolution"}},
 }
-
-
-def example(title):
-    """A file of the page by its title."""
-    [found] = re.findall(rf'```\w+ title="{title}"\n(.*?)```', PAGE.read_text(), re.DOTALL)
-    return found
-
-
-@pytest.fixture
-def install(tmp_path, monkeypatch):
-    """Install a package of this module and these entry points, by group and name."""
-
-    def installed(source, points):
-        site = tmp_path / "site"
-        about = site / "shop_models-1.0.dist-info"
-        about.mkdir(parents=True, exist_ok=True)
-        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: shop-models\nVersion: 1.0\n")
-        lines = [
-            line
-            for group, names in points.items()
-            for line in (f"[{group}]", *(f"{name} = {value}" for name, value in names.items()))
-        ]
-        (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
-        (site / f"{MODULE}.py").write_text(source)
-        monkeypatch.syspath_prepend(site)
-        monkeypatch.delitem(sys.modules, MODULE, raising=False)
-        plugins.plugins.cache_clear()
-        return site / f"{MODULE}.py"
-
-    yield installed
-    sys.modules.pop(MODULE, None)
-    plugins.plugins.cache_clear()
-
-
-@pytest.fixture
-def shop_models(install):
-    """The page's package; return its module's file."""
-    points = tomllib.loads(example("pyproject.toml"))["project"]["entry-points"]
-    return install(example("shop_models.py"), points)
 
 
 @pytest.fixture(scope="module")

@@ -48,6 +48,16 @@ def test_a_data_set_without_a_table_knows_nothing_of_items(tmp_path):
     assert folder.items_between(None, window) is None
 
 
+def test_items_are_withdrawn_from_their_end_on():
+    rows = [Row(1, start=START + HOUR), Row(2, end=START + HOUR), Row(3)]
+    table = ItemTable(table_of(rows, [A, B, C]))
+    end = int((START + HOUR).timestamp()) * 1_000_000
+    assert table.withdrawn(end - 1) is None
+    assert table.withdrawn(end).tolist() == [False, False, False, True, False]
+    without = ItemTable(table.rows.drop(["available_from", "available_until"]))
+    assert without.withdrawn(end) is None
+
+
 def test_items_are_available_from_a_time_and_until_another():
     rows = [Row(1, start=START), Row(2, end=START + HOUR), Row(3)]
     table = ItemTable(table_of(rows, [A, B, C]))

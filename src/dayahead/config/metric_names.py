@@ -1,0 +1,77 @@
+"""Which names `evaluation.metrics` and `list_metrics` may have; checked before anything runs."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dayahead.core.plugins import GROUPS, Kind, plugins
+from dayahead.core.suggestions import did_you_mean
+
+BUILT_IN: Final = ("recall", "ndcg", "mrr")
+"""Metrics that every run has."""
+OF_LISTS: Final = (
+    *("coverage", "gini", "novelty", "popularity", "popularity_ratio"),
+    *("diversity", "new", "own", "repeats"),
+)
+"""Metrics of lists, in the order of results/lists.csv."""
+
+
+def known_metrics(names: Sequence[str]) -> Sequence[str]:
+    """Return names of metrics of targets that installed packages declare.
+
+    Raises:
+        ValueError: there is none of a name, it is no name of a column, it is one of ours, or it is
+            given twice.
+    """
+    return _known(names, "metric")
+
+
+def known_list_metrics(names: Sequence[str]) -> Sequence[str]:
+    """Return names of metrics of lists that installed packages declare; errors are the same."""
+    return _known(names, "list metric")
+
+
+def known_at_cutoff(metric: str) -> str:
+    """Return a metric of targets at a cutoff, such as ndcg_at_20; ours, or one of a package.
+
+    Raises:
+        ValueError: there is no such metric.
+    """
+    kind, _, cutoff = metric.rpartition("_at_")
+    known = (*BUILT_IN, *plugins("metric"))
+    if kind not in known or not re.fullmatch("[1-9][0-9]*", cutoff):
+        close = did_you_mean(kind or metric, known)
+        expected = ", ".join(f"{each}_at_20" for each in known)
+        raise ValueError(f"expected {expected}, or another cutoff{f' ({close})' if close else ''}")
+    return metric
+
+
+def packaged_metrics(settings: Mapping[str, Any]) -> Sequence[str]:
+    """Return evaluation.metrics of flat settings; an older version's have none."""
+    return settings.get("evaluation.metrics") or ()
+
+
+def _known(names: Sequence[str], kind: Kind) -> Sequence[str]:
+    for number, name in enumerate(names):
+        _check(name, kind)
+        if name in names[:number]:
+            raise ValueError(f"{name}: name each metric once")
+    return names
+
+
+def _check(name: str, kind: Kind) -> None:
+    if name in BUILT_IN or name in OF_LISTS:
+        raise ValueError(f"{name} is one of ours, which are always there; leave it out")
+    declared = plugins(kind)
+    if name not in declared:
+        close = did_you_mean(name, declared)
+        found = f"expected one of {', '.join(declared)}" if declared else "none is installed"
+        raise ValueError(
+            f"{name}: no installed package declares it as an entry point of {GROUPS[kind]} "
+            f"({close or found}); install the package, or leave it out"
+        )
+    if not re.fullmatch(r"(?!train_|clicked_)[a-z][a-z0-9_]*", name) or "_at_" in name:
+        raise ValueError(
+            f"{name}: expected small letters, digits and _, no _at_, and no train_ or clicked_ in "
+            f"front: {name}_at_20 names a column; rename the entry point in its package"
+        )
