@@ -38,6 +38,13 @@ WAITS = {
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"}
 FEW_SCALARS = {"cat", "stack", "embedding", "gather", "scatter"}
 """Operators that refuse even a CPU tensor without dimensions."""
+OF_CUDA: dict[str, Callable[..., Any]] = {
+    "is_available": lambda: True,
+    "device_count": lambda: 1,
+    "set_device": lambda device: None,
+    "get_device_name": lambda device: "pretended",
+    "is_bf16_supported": lambda including_emulation=True: True,
+}
 COLLECTIVES = ("all_reduce", "broadcast", "all_to_all_single")
 SOURCES = ("/dayahead/", "/transformers/", "/torch/optim/", "/torch/nn/utils/", "/tests/")
 
@@ -288,13 +295,6 @@ def pretended_gpu() -> Iterator[Trace]:
         "cpu": lambda self: self.to("cpu"),
         "pin_memory": _pin_memory,
     }
-    of_cuda = {
-        "is_available": lambda: True,
-        "device_count": lambda: 1,
-        "set_device": lambda device: None,
-        "get_device_name": lambda device: "pretended",
-        "is_bf16_supported": lambda including_emulation=True: True,
-    }
     overwrite = torch.__future__.set_overwrite_module_params_on_conversion
     overwrite(True)  # a parameter on the CPU cannot become a CudaTensor in place
     with ExitStack() as stack:
@@ -308,7 +308,7 @@ def pretended_gpu() -> Iterator[Trace]:
             (torch._C, {"_group_tensors_by_device_and_dtype": groups}),
             (dist, {name: _collective(name) for name in COLLECTIVES}),
             (Tensor, of_tensor),
-            (torch.cuda, of_cuda),
+            (torch.cuda, OF_CUDA),
             # A torch with CUDA would ask its driver whether a graph is being captured.
             (torch.accelerator, {"current_accelerator": lambda check_available=False: None}),
             _triton_kernels(),

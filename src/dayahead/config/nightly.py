@@ -71,6 +71,9 @@ class NightlyConfig:
     max_list_gini: Share | None
     """Highest Gini index of how often items are in the lists of the new window, at the metric's
     cutoff: 0 if all are equally often, near 1 if the lists are all alike."""
+    max_list_popularity: NonNegative | None
+    """How many times as popular as those that users click the items in the lists of the new window
+    may be, at the metric's cutoff (popularity_ratio in results/lists.csv)."""
     smoke_sessions: Count
     """Sessions of the new window that the new model must answer before it is published."""
     horizon: Annotated[int, Field(ge=5, le=10_000)]
@@ -119,6 +122,7 @@ class NightlyConfig:
         limits = {
             "min_list_coverage": self.min_list_coverage,
             "max_list_gini": self.max_list_gini,
+            "max_list_popularity": self.max_list_popularity,
         }
         return {guard: limit for guard, limit in limits.items() if limit is not None}
 

@@ -243,7 +243,17 @@ def list_checks(figures: Figures, config: NightlyConfig) -> list[Check]:
         value = 1.0 if found is None else found
         what = f"the Gini index of what lists of {k} show is {value:.3f}"
         checks.append(_at_most("max_list_gini", value, limit, what, _LISTS))
+    if (limit := limits.get("max_list_popularity")) is not None:
+        checks.append(_popularity_check(figures.get(f"popularity_ratio_at_{k}"), limit, k))
     return checks
+
+
+def _popularity_check(ratio: float | None, limit: float, k: int) -> Check:
+    guard = "max_list_popularity"
+    if ratio is None:
+        return Check(guard, True, "no click on a known item to compare the lists' popularity with")
+    what = f"lists of {k} show items {ratio:.2f} times as popular as those clicked"
+    return _at_most(guard, ratio, limit, what, _LISTS)
 
 
 def coverage_check(share: float, config: NightlyConfig) -> Check:
