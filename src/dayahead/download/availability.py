@@ -30,8 +30,8 @@ def to_limits(values: pa.Array, time: TimeConfig) -> Times:
         return to_times(values, time)
     values = pc.if_else(pc.starts_with(values, _NONE), None, values)
     if time.formats:
-        dates = [_CLOCK.sub("", form) for form in time.formats]
-        return to_times(values, replace(time, format=(*dict.fromkeys([*time.formats, *dates]),)))
+        short = [_CLOCK.sub("", form) for form in time.formats]
+        return to_times(values, replace(time, format=(*dict.fromkeys([*time.formats, *short]),)))
     if time.unit == "text":
         return to_times(values, time)
     is_date = pc.match_substring_regex(values, _DATE)

@@ -133,8 +133,8 @@ def test_postgresql_with_its_arrays_and_infinite_dates(tmp_path, expected):
             )
         source = {"urls": [url], "format": "sql", "query": "SELECT * FROM items"}
         rows, manifest = read(tmp_path, **source)
-        columns = "sku, since, brand, price, title, pixels, stop"
-        query = f"SELECT {columns}, '-infinity'::date AS start FROM items"
+        query = "SELECT sku, since, brand, price, title, pixels, stop, DATE '-infinity' AS start"
+        query += " FROM items"
         early, _ = read(tmp_path, **{**source, "query": query})
     assert rows == expected
     assert len(manifest.items.files) == 3
