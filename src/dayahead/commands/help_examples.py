@@ -3,6 +3,7 @@
 EXAMPLES = {
     "inspect": (
         "dayahead inspect shop.csv --name shop",
+        "dayahead inspect shop.csv --items catalogue.csv --name shop",
         "dayahead inspect 'logs/*.jsonl.gz' --name shop --dry-run",
     ),
     "recommend": (

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from dayahead.inspection.log import Inspection
 
 _FILES = typer.Argument(metavar="FILE...", help="Files of the log, or globs.")
+_ITEMS = typer.Option(
+    metavar="FILE", help="Files of a table of items, or globs; repeat it.", show_default=False
+)
 _NAME = typer.Option(help="Name of the data set; otherwise that of the file.", show_default=False)
 _FORCE = typer.Option("--force", help="Write over datasets/NAME.yaml.")
 _DRY_RUN = typer.Option("--dry-run", help="Print the data set file; write nothing.")
@@ -22,6 +25,7 @@ _DRY_RUN = typer.Option("--dry-run", help="Print the data set file; write nothin
 
 def inspect(
     files: Annotated[list[str], _FILES],
+    items: Annotated[list[str] | None, _ITEMS] = None,
     name: Annotated[str | None, _NAME] = None,
     force: Annotated[bool, _FORCE] = False,
     dry_run: Annotated[bool, _DRY_RUN] = False,
@@ -35,7 +39,7 @@ def inspect(
     path = project_root() / "datasets" / f"{name}.yaml"
     if path.exists() and not (force or dry_run):
         raise ConfigError(f"{path}: exists; take another --name, or --force to write over it")
-    found = inspect_log(files, name)
+    found = inspect_log(files, name, items or [])
     _show(found)
     if dry_run:
         print(f"\n{found.text}", end="")

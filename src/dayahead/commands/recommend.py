@@ -4,12 +4,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dayahead.core.errors import ConfigError
 from dayahead.serve.request import N_REASONS, ColdStart, Options, parse_ids, parse_where
+
+if TYPE_CHECKING:
+    from dayahead.serve.recommender import Recommender
 
 Session = Annotated[
     str | None,
@@ -137,6 +140,7 @@ def _print(
         where=options.where,
     )
     _print_unknown(model.unknown_items(log), len(log["item_id"].unique()))
+    say_unmatched(model, options)
     items = [found for found, _ in top]
     _print_items(top, model.explain(log, items, before) if explain else [])
 
@@ -154,6 +158,13 @@ def _named(parts: Mapping[str, float]) -> str:
     plain = plain_parts(parts).items()
     strongest = [f"{name} {value:+.2f}" for name, value in islice(plain, N_REASONS)]
     return "\t" + (", ".join(strongest) or "popularity")
+
+
+def say_unmatched(model: "Recommender", options: Options) -> None:
+    """Say on stderr which values of --where no item has."""
+    items = model.known_items.items
+    if items is not None and (message := items.unmatched(options.where)):
+        print(f"--where: {message}", file=sys.stderr)
 
 
 def _print_unknown(items: Sequence[int | str], n_items: int) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from dayahead.commands.recommend import Where
+from dayahead.commands.recommend import Where, say_unmatched
 from dayahead.serve.request import Options, parse_where
 
 
@@ -27,8 +27,10 @@ def similar(
     from dayahead.serve.recommender import Recommender
     from dayahead.serve.similar import SimilarItems
 
-    finder = SimilarItems(Recommender.load(models))
-    found = finder.find(items, Options(top_k=top_k, where=parse_where(where or [])), by)
+    model = Recommender.load(models)
+    finder, options = SimilarItems(model), Options(top_k=top_k, where=parse_where(where or []))
+    found = finder.find(items, options, by)
+    say_unmatched(model, options)
     print(f"by {finder.description(by)}", file=sys.stderr)
     for item, top in zip(items, found, strict=True):
         for other, score in top:

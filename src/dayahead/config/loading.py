@@ -20,6 +20,8 @@ from dayahead.core.suggestions import did_you_mean
 T = TypeVar("T")
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+_LONGEST = 300
+"""Characters of a value that is shown beside an error."""
 
 
 def _check_zone(name: str) -> str:
@@ -100,7 +102,8 @@ def validated(cls: type[T], value: object, where: str) -> T:
         for each in error.errors(include_url=False):
             key = ".".join(str(part) for part in each["loc"]) or "(top level)"
             value = repr(each["input"])
-            is_shown = each["type"] != "missing" and "://" not in value  # a URL may hold secrets
+            # A URL may hold secrets; a whole file says nothing.
+            is_shown = each["type"] != "missing" and "://" not in value and len(value) <= _LONGEST
             found = f" (got {value})" if is_shown else ""
             if each["type"] == "unexpected_keyword_argument":
                 found += _suggestion(str(each["loc"][-1]), cls)

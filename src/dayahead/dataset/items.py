@@ -78,10 +78,10 @@ class ItemsConfig:
     the newest one at that time holds, as a whole; of those of one time the last. Null: every row
     holds from the first window on, of several of one item the last."""
     available_from: Column | None = None
-    """Column of a time, read like `time` here or, where there is none, like the time of events: the
-    item is not recommended before. Null in a row: always."""
+    """Column of a time, read like `time` here or, where there is none, like the time of events; a
+    date alone will do. The item is not recommended before. Null, or 0000-00-00: always."""
     available_until: Column | None = None
-    """Likewise: the item is not recommended from then on. Null in a row: for ever."""
+    """Likewise: the item is not recommended from then on. Null, or 0000-00-00: for ever."""
     features: dict[FeatureName, FeatureConfig] = Field(default_factory=dict)
     """As the section `features`, of the kinds categorical, number and log_number."""
     vectors: dict[FeatureName, VectorConfig] = Field(default_factory=dict)

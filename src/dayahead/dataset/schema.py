@@ -231,7 +231,10 @@ class DatasetConfig:
         names = [*(name for name in items.features if name in self.features)]
         names += [name for name in items.vectors if name in known]
         if names:
-            raise ValueError(f"items: {', '.join(names)}: a feature has this name already")
+            raise ValueError(
+                f"items: {', '.join(names)}: a feature has this name already; give it another name "
+                f"there, or take it out of features"
+            )
 
     def _check_limits(self) -> None:
         columns = list(self.event_columns())

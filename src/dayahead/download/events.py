@@ -25,15 +25,17 @@ from dayahead.dataset.columns import ColumnConfig
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.dataset.source import SourceConfig
 from dayahead.dataset.time import TimeConfig
+from dayahead.download.availability import to_limits
 from dayahead.download.batches import EXAMPLES, LENIENT, UNREADABLE, RawBatch, find_invalid
 from dayahead.download.clocks import Localised, ZoneClock
 from dayahead.download.ids import joined, plain_numbers
-from dayahead.download.time_advice import advice
+from dayahead.download.time_advice import advice, text_of
 from dayahead.download.times import LATEST, MICROSECONDS, Times, clipped, to_times
 from dayahead.download.values import InvalidValuesError, cast_trimmed, decoded, to_int
 from dayahead.download.vectors import to_vectors
 
 _LARGEST = float(np.finfo(np.float32).max)
+_OF_EVENTS = (EVENT_TIME, SESSION_START)
 _WHOLE_NUMBER = "a whole number of at most 64 bits (or set its type to string)"
 
 
@@ -170,12 +172,13 @@ def _conversion(field: pa.Field, dataset: DatasetConfig) -> _Conversion:
         form = "text such as 2019-10-01 00:00:00" if time.unit == "text" else form
         form = f"text such as {' or '.join(time.formats)}" if time.formats else form
         expected = f"{form} (time.unit is {time.unit})"
-        return _Conversion(partial(to_times, time=time), expected, partial(advice, time=time))
+        convert = to_times if field.name in _OF_EVENTS else to_limits
+        return _Conversion(partial(convert, time=time), expected, partial(advice, time=time))
     if pa.types.is_int64(field.type):
         return _INTEGER
     if pa.types.is_floating(field.type):
         expected = f"a number such as 1{source.thousands or ''}234{source.decimal}5"
-        return _Conversion(partial(_to_float, source=source), expected)
+        return _Conversion(partial(_to_float, source=source), expected, _sign_advice)
     if pa.types.is_list(field.type):
         return _VECTOR
     return _TEXT
@@ -262,6 +265,19 @@ def _to_float(values: pa.Array, source: SourceConfig) -> pa.Array:
         values = _with_point(values, source.decimal, source.thousands)
     values = cast_trimmed(values, pa.float64())
     return pc.if_else(pc.less_equal(pc.abs(values), _LARGEST), values, None)
+
+
+def _sign_advice(value: pa.Scalar) -> str:
+    """Return the signs to set for a number such as 1.234,5 or 1,234.5, or nothing."""
+    text = text_of(value)
+    for thousands, decimal in (".,", ",."):
+        if re.fullmatch(rf"[+-]?\d{{1,3}}(\{thousands}\d{{3}})+\{decimal}\d+", text):
+            return f"; set source.decimal: '{decimal}' and source.thousands: '{thousands}'"
+        if re.fullmatch(rf"[+-]?\d{{1,3}}\{decimal}\d{{3}}", text):
+            return f"; set source.decimal: '{decimal}', or source.thousands: '{decimal}'"
+        if re.fullmatch(rf"[+-]?\d+\{decimal}\d+", text):
+            return f"; set source.decimal: '{decimal}'"
+    return ""
 
 
 def _with_point(text: pa.Array, decimal: str, thousands: str | None) -> pa.Array:

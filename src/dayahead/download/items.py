@@ -1,5 +1,6 @@
 """The table of items: fetched and converted like a log, then checked as a whole."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -7,14 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW
+from dayahead.core.columns import AVAILABLE_FROM, AVAILABLE_UNTIL, EVENT_TIME, ITEM_ID, ROW
 from dayahead.core.errors import SourceError
 from dayahead.dataset.item_table import ItemTableConfig
+from dayahead.dataset.losses import LARGE
 from dayahead.dataset.manifest import EventsFile, ItemsRecord, QualityResult, items_file_name
+from dayahead.dataset.time import PLAUSIBLE, microseconds
 from dayahead.download.batches import EXAMPLES
 from dayahead.download.convert import Conversion, convert
 from dayahead.download.parts import Files, fetch_files, link_parts, records_of, report_losses
@@ -22,9 +26,11 @@ from dayahead.download.quality import check_limits, totals
 from dayahead.download.sources import Source
 
 _NUMBER = "number"
+_log = logging.getLogger(__name__)
 REPLACED = "replaced"
 """Check of rows in whose place another one of the same item and time holds."""
-
+NEVER_AVAILABLE = "never_available"
+"""Check of rows with which an item is never recommended: available until before it is so."""
 
 CAUSES = {
     "unreadable": "quality.unreadable, as a value cannot be read",
@@ -74,9 +80,10 @@ def convert_items(sources: Sequence[Source], table: ItemTableConfig, name: str) 
             if config.kind == "vector":
                 _check_lengths(files, vector)
     counts = [(source, conversion.quality) for source, conversion in files]
-    results = [*totals(counts, table), _replaced(files, table)]
+    results = [*totals(counts, table), _replaced(files, table), *_never_available(files, table)]
     check_limits(results, table, name, "table of items")
     report_losses(files, "rows of the table of items", CAUSES)
+    _warn_of_unavailable(results, name)
     return Items(files, tuple(results))
 
 
@@ -93,7 +100,10 @@ def _why_no_item(files: Files) -> str:
     read = sum(conversion.rows for _, conversion in files)
     dropped = sum((Counter(conversion.dropped) for _, conversion in files), Counter())
     reasons = ", ".join(f"{CAUSES.get(reason, reason)}: {n:,}" for reason, n in dropped.items())
-    return f"no item in {read:,} rows{f', left out by {reasons}' if reasons else ''}"
+    if not read:
+        names = ", ".join(source.file for source, _ in files)[:300]
+        return f"no item in {names}, which have no rows. Fetch or copy them again"
+    return f"no item in {read:,} rows, left out by {reasons}"
 
 
 def _parts(files: Files) -> Iterator[tuple[Source, Conversion, EventsFile]]:
@@ -126,15 +136,60 @@ def _place(source: Source, conversion: Conversion, row: int) -> str:
 def _replaced(files: Files, table: ItemTableConfig) -> QualityResult:
     """Count the rows that another one of the same item and time follows, which then holds."""
     keys = [ITEM_ID, EVENT_TIME] if table.has_times else [ITEM_ID]
-    parts = list(_parts(files))
-    tables = [pq.read_table(each.path(part), columns=[*keys, ROW]) for _, each, part in parts]
-    rows = pa.concat_tables(tables)
+    rows = _columns(files, keys)
     numbered = rows.append_column(_NUMBER, pa.array(np.arange(len(rows))))
     last = numbered.group_by(keys).aggregate([(_NUMBER, "max")])[f"{_NUMBER}_max"]
-    replaced = np.setdiff1d(np.arange(len(rows)), last.to_numpy())
-    ends = np.cumsum([len(each) for each in tables])
-    examples = []
-    for index in replaced[:EXAMPLES]:
-        source, conversion, _ = parts[np.searchsorted(ends, index, side="right")]
-        examples.append(_place(source, conversion, rows[ROW][int(index)].as_py()))
-    return QualityResult(REPLACED, len(replaced), len(rows), None, tuple(examples))
+    is_replaced = np.ones(len(rows), bool)
+    is_replaced[last.to_numpy()] = False
+    return _counted(REPLACED, files, is_replaced)
+
+
+def _never_available(files: Files, table: ItemTableConfig) -> Iterator[QualityResult]:
+    """Count the rows that are available until a time at which they are not yet so, or implausible.
+
+    Dates such as 1970-01-01 stand for none in many a shop; here they are times.
+    """
+    if AVAILABLE_UNTIL not in table.items.availability:
+        return
+    rows = _columns(files, [*table.items.availability])
+    times = {name: rows[name].cast(pa.int64()) for name in table.items.availability}
+    until, earliest = times[AVAILABLE_UNTIL], microseconds(PLAUSIBLE[0])
+    # A null, for which none is earlier, is left out of the maximum.
+    start = [times[AVAILABLE_FROM]] if AVAILABLE_FROM in times else []
+    is_never = pc.less_equal(until, pc.max_element_wise(*start, pa.scalar(earliest)))
+    is_never = pc.fill_null(is_never, fill_value=False)
+    yield _counted(NEVER_AVAILABLE, files, is_never.to_numpy())
+
+
+def _warn_of_unavailable(results: Sequence[QualityResult], name: str) -> None:
+    """Log a line if more than a tenth of the rows are never available."""
+    for each in results:
+        if each.check == NEVER_AVAILABLE and each.share > LARGE:
+            _log.warning(
+                "download: %.0f %% of the rows of the table of items (%s) are available until a "
+                "time before they are so, and never recommended; first %s. Check "
+                "items.available_from and items.available_until in datasets/%s.yaml",
+                *(100 * each.share, f"{each.found:,}", each.examples[0], name),
+            )
+
+
+def _columns(files: Files, names: Sequence[str]) -> pa.Table:
+    """Return columns of the whole table."""
+    return pa.concat_tables(
+        pq.read_table(conversion.path(part), columns=[*names])
+        for _, conversion, part in _parts(files)
+    )
+
+
+def _counted(check: str, files: Files, flags: npt.NDArray[np.bool_]) -> QualityResult:
+    """Count the rows that are flagged, of the whole table."""
+    parts = [*_parts(files)]
+    ends = np.cumsum([part.events for _, _, part in parts])
+    found, examples = np.flatnonzero(flags), []
+    for index in found[:EXAMPLES]:
+        number = int(np.searchsorted(ends, index, side="right"))
+        source, conversion, part = parts[number]
+        row = pq.read_table(conversion.path(part), columns=[ROW])[ROW]
+        within = int(index - ends[number]) + part.events
+        examples.append(_place(source, conversion, row[within].as_py()))
+    return QualityResult(check, len(found), len(flags), None, tuple(examples))

@@ -27,6 +27,11 @@ _BYTES = (
     pa.types.is_fixed_size_binary,
 )
 
+_FIXED_SIZE = (
+    ". Arrow reads no nulls among lists of one fixed size: write them as lists of any size "
+    "(pyarrow.list_ without a size)"
+)
+
 
 def read_parquet(
     raw: RawFile, source: SourceConfig, columns: Columns, *, is_strict: bool
@@ -52,7 +57,8 @@ def read_parquet(
                 yield found
                 first += found.n_rows
     except pa.ArrowInvalid as error:
-        raise SourceError(f"{raw.name}: not readable as parquet: {error}") from None
+        cure = _FIXED_SIZE if "all lists to be of size" in str(error) else ""
+        raise SourceError(f"{raw.name}: not readable as parquet: {error}{cure}") from None
 
 
 def _plain(batch: RawBatch, nulls: Sequence[str]) -> RawBatch:

@@ -105,6 +105,8 @@ class _Result:
         """Read rows of some columns, in their order."""
         relation, text = f"({self.query}\n)", self._as_text()
         with _reporting(self.shown):
+            # ADBC wraps infinite dates and times around, to the other end of all times.
             binary = ' COLLATE "C"'
-            self.cursor.execute(select(relation, self.schema, reading, text, binary))
+            statement = select(relation, self.schema, reading, text, binary, has_infinity=True)
+            self.cursor.execute(statement)
             yield from self.cursor.fetch_record_batch()

@@ -18,8 +18,20 @@ class Reading:
     """Columns that order rows of equal time. Others that are read decide where these are equal."""
 
 
+_FINITE = (
+    "CASE {0} WHEN 'infinity' THEN '9999-12-31' WHEN '-infinity' THEN '0001-01-01' ELSE {0} END"
+)
+"""A date or time that another library can hold."""
+
+
 def select(
-    relation: str, schema: pa.Schema, reading: Reading, as_text: Sequence[str], binary: str = ""
+    relation: str,
+    schema: pa.Schema,
+    reading: Reading,
+    as_text: Sequence[str],
+    binary: str = "",
+    *,
+    has_infinity: bool = False,
 ) -> str:
     """Return a SELECT of these columns, in which rows that are equal in all of them are alike.
 
@@ -29,11 +41,14 @@ def select(
         reading: what is read.
         as_text: columns that become text.
         binary: the clause with which text is compared byte by byte, where that is no default.
+        has_infinity: whether dates and times may be infinite: these become far ones.
     """
 
     def value(column: str) -> str:
         """Return the expression of a column."""
         whole = f"q.{quoted(column)}"
+        if has_infinity and pa.types.is_temporal(schema.field(column).type):
+            return _FINITE.format(whole)
         return f"CAST({whole} AS text)" if column in as_text else whole
 
     def key(column: str) -> str:

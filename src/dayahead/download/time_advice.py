@@ -52,8 +52,11 @@ def advice(value: pa.Scalar, time: TimeConfig) -> str:
     if time.unit != "text" and _POWER.fullmatch(text):
         return "; its last digits are lost: write all of them, without a power of ten"
     forms = formats_of(text) if time.unit == "text" else []
-    if not forms or time.formats:
+    if not forms:
         return ""
+    if time.formats:
+        either = " or ".join(f'"{form}"' for form in forms)
+        return f"; time.format may be a list: add {either} in the data set's file"
     known = "the order of its day and month is not known" if len(forms) > 1 else ""
     known = known or "such a time is only read by a format"
     either = " or ".join(f'time.format: "{form}"' for form in forms)

@@ -1,4 +1,4 @@
-"""Vectors of items: lists, or text such as `[0.25, -1]`, to lists of float32."""
+"""Vectors of items: lists, or text such as `[0.25, -1]` or `{0.25,-1}`, to lists of float32."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +8,8 @@ from dayahead.download.nested import is_list
 from dayahead.download.values import InvalidValuesError, decoded
 
 _NUMBER = r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
-_LIST = rf"^\s*\[\s*(?:{_NUMBER}(?:\s*,\s*{_NUMBER})*)?\s*\]\s*$"
+_NUMBERS = rf"\s*(?:{_NUMBER}(?:\s*,\s*{_NUMBER})*)?\s*"
+_LIST = rf"^\s*(?:\[{_NUMBERS}\]|\{{{_NUMBERS}\}})\s*$"
 
 
 def to_vectors(values: pa.Array) -> pa.Array:
@@ -45,6 +46,6 @@ def _parsed(text: pa.Array) -> pa.Array:
     is_read = pc.fill_null(pc.match_substring_regex(text, _LIST), fill_value=True)
     if not pc.all(is_read, min_count=0).as_py():
         raise InvalidValuesError("not a list of numbers", ~np.asarray(is_read))
-    digits = pc.replace_substring_regex(text, r"[\s\[\]]", "")
+    digits = pc.replace_substring_regex(text, r"[\s\[\]{}]", "")
     numbers = pc.split_pattern(pc.if_else(pc.equal(digits, ""), None, digits), ",")
     return numbers.cast(pa.list_(pa.float64()))

@@ -120,9 +120,16 @@ def _write(table: Table, dataset: DatasetConfig, shown: str, folder: Path) -> No
         with tqdm(unit="rows", unit_scale=True, desc="rows", disable=None) as bar:
             for batch in table.read(reading):
                 bar.update(batch.num_rows)
-                yield pa.Table.from_arrays(batch.columns, names=reading.columns)
+                columns = [_of_any_length(column) for column in batch.columns]
+                yield pa.Table.from_arrays(columns, names=reading.columns)
 
     write_days(folder, tables(), days)
+
+
+def _of_any_length(column: pa.Array) -> pa.Array:
+    """Return lists of one length as others: Arrow cannot read nulls among them from parquet."""
+    is_fixed = pa.types.is_fixed_size_list(column.type)
+    return column.cast(pa.list_(column.type.value_type)) if is_fixed else column
 
 
 def _sources(folder: Path, url: str, shown: str) -> list[Source]:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from dayahead.inspection.features import Features
 from dayahead.inspection.finding import Finding, printable, scalar
@@ -31,13 +31,20 @@ class DatasetFile:
         self._keys = keys
         self._features = features
 
-    def text(self, urls: list[str], findings: list[Finding], head: list[str]) -> str:
+    def text(
+        self,
+        urls: list[str],
+        findings: list[Finding],
+        head: list[str],
+        items: Iterable[str] = (),
+    ) -> str:
         """Return the file's text.
 
         Args:
             urls: of section `source`.
             findings: all of them; those of a setting stand above it.
             head: lines at the top, what was read and how to go on.
+            items: section `items`.
         """
         self._comments = findings
         sections = (
@@ -46,6 +53,7 @@ class DatasetFile:
             self._time(),
             self._sessions(),
             self._feature_lines(),
+            items,
             [_SPLIT.rstrip("\n")],
             self._quality(),
         )
@@ -56,32 +64,10 @@ class DatasetFile:
         return "".join(f"{printable(line)}\n" for line in lines)
 
     def _why(self, *keys: str) -> Iterator[str]:
-        for found in self._comments:
-            if found.key in keys:
-                name = found.key.rpartition(".")[2]
-                yield f"  # {name} {found.comment}".replace("\n", " ")
+        return comments(self._comments, *keys)
 
     def _source(self, urls: list[str]) -> Iterator[str]:
-        source, defaults = self._table.source, type(self._table.source)(urls=("x",))
-        yield "source:"
-        yield "  # Absolute paths: `dvc exp run --temp` finds them too. A glob takes in new files."
-        yield "  urls:"
-        yield from (f"  - {scalar(url)}" for url in urls)
-        names = ("format", "encoding", "delimiter", "quote", "escape", "explode")
-        for name in names:
-            value = getattr(source, name)
-            yield from self._why(f"source.{name}")
-            if value != getattr(defaults, name) or name == "format":
-                yield f"  {name}: {'null' if value is None else scalar(value)}"
-        yield from self._why("source.decimal", "source.header")
-        if self._features.decimal != "." or self._features.thousands:
-            thousands = self._features.thousands
-            yield f"  decimal: {scalar(self._features.decimal)}"
-            yield f"  thousands: {scalar(thousands) if thousands else 'null'}"
-        if source.header is not None:
-            yield f"  header: [{', '.join(map(scalar, source.header))}]"
-        if source.nulls != defaults.nulls:
-            yield f"  nulls: [{', '.join(map(scalar, source.nulls))}]"
+        yield from source_lines(self._table, self._features, urls, self._comments)
         yield from self._where()
 
     def _where(self) -> Iterator[str]:
@@ -180,6 +166,42 @@ class DatasetFile:
                 lines.append(f"  # In the sample: {count:,} of {n:,} rows.")
                 lines.append(f"  {name}: {_limit(count / n):g}")
         yield from ["quality:", *lines] if lines else []
+
+
+def source_lines(
+    table: Table, features: Features, urls: Sequence[str], findings: Sequence[Finding]
+) -> Iterator[str]:
+    """Return the section `source` of a log or of a table of items."""
+    source, defaults = table.source, type(table.source)(urls=("x",))
+
+    def why(*keys: str) -> Iterator[str]:
+        return comments(findings, *keys)
+
+    yield "source:"
+    yield "  # Absolute paths: `dvc exp run --temp` finds them too. A glob takes in new files."
+    yield "  urls:"
+    yield from (f"  - {scalar(url)}" for url in urls)
+    for name in ("format", "encoding", "delimiter", "quote", "escape", "explode"):
+        value = getattr(source, name)
+        yield from why(f"source.{name}")
+        if value != getattr(defaults, name) or name == "format":
+            yield f"  {name}: {'null' if value is None else scalar(value)}"
+    yield from why("source.decimal", "source.header")
+    if features.decimal != "." or features.thousands:
+        yield f"  decimal: {scalar(features.decimal)}"
+        yield f"  thousands: {scalar(features.thousands) if features.thousands else 'null'}"
+    if source.header is not None:
+        yield f"  header: [{', '.join(map(scalar, source.header))}]"
+    if source.nulls != defaults.nulls:
+        yield f"  nulls: [{', '.join(map(scalar, source.nulls))}]"
+
+
+def comments(findings: Sequence[Finding], *keys: str) -> Iterator[str]:
+    """Return the findings of some settings as comments."""
+    for found in findings:
+        if found.key in keys:
+            name = found.key.rpartition(".")[2]
+            yield f"  # {name} {found.comment}".replace("\n", " ")
 
 
 def _limit(share: float) -> float:

@@ -48,8 +48,8 @@ def _add(found: Features, column: Column, item: Column) -> None:
         found.not_used[column.name] = reason
         return
     if kind != "categorical" and column.kind == "number":
-        _add_signs(found, column)
-    name = _free_name(column.name, found)
+        add_signs(found, column)
+    name = free_name(column.name, found)
     of_item = ", of_item: true" if kind == "categorical" and share >= CONSTANT else ""
     is_int = ", type: int" if kind == "categorical" and item_type(column) == "int" else ""
     found.lines[name] = f"{{kind: {kind}, column: {scalar(column.name)}{is_int}{of_item}}}"
@@ -62,7 +62,7 @@ def _add(found: Features, column: Column, item: Column) -> None:
 def _kind(column: Column, share: float) -> tuple[str, str]:
     """Return the kind of feature, empty for none, and why."""
     n = len(column.distinct)
-    if reason := _not_wanted(column):
+    if reason := not_wanted(column):
         return "", reason
     is_number = column.kind in ("int", "number")
     for role, kind in (("price", "log_number"), ("rating", "number")):
@@ -77,7 +77,7 @@ def _kind(column: Column, share: float) -> tuple[str, str]:
     return "", f"{n:,} values, which differ within items"
 
 
-def _not_wanted(column: Column) -> str:
+def not_wanted(column: Column) -> str:
     """Return why a column is no feature, whatever its values are; empty: it may be one."""
     if column.nulls > 0.9 or len(column.distinct) < 2:  # noqa: PLR2004
         return f"{column.nulls:.0%} empty, {len(column.distinct)} different values"
@@ -95,7 +95,7 @@ def _is_title(column: Column, item: Column) -> bool:
     return bool(name_score(column.name, "title")) and is_many
 
 
-def _add_signs(found: Features, column: Column) -> None:
+def add_signs(found: Features, column: Column) -> None:
     """Find the decimal sign: the last of both in a value; with one alone, that of two digits."""
     texts = column.distinct.to_pylist()[:5000]
     last = [re.sub(r"\d", "", text)[-1:] for text in texts if re.search(r"[.,]\d{1,2}$", text)]
@@ -107,7 +107,8 @@ def _add_signs(found: Features, column: Column) -> None:
     found.findings.append(Finding("source.decimal", decimal, "certain", f"{column.name}: {why}"))
 
 
-def _free_name(name: str, found: Features) -> str:
+def free_name(name: str, found: Features) -> str:
+    """Return a name of letters, digits and _ for the feature of a column, which no other has."""
     last = name.rpartition(".")[2] or name
     last = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", last)
     plain = unicodedata.normalize("NFKD", last).encode("ascii", "ignore").decode().lower()

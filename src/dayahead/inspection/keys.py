@@ -185,7 +185,8 @@ def _owner_by_statistics(table: Table, times: _Ints, scores: dict[str, float], k
         raise SourceError(
             f"no column holds users or sessions ({', '.join(table.columns)[:300]}): no name says "
             f"so, and no column has several events close in time. This is no log of sessions; if "
-            f"it is, rename the column to user_id or session_id in source.header"
+            f"it is, rename the column to user_id or session_id in source.header; if it is a table "
+            f"of items, give it beside its log: dayahead inspect LOG --items FILE"
         )
     codes = table.columns[best].codes
     valid = times[times != NEVER]

@@ -1,14 +1,16 @@
 """Files of an unknown log to findings and the text of a data set file."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dayahead.core.errors import SourceError
+from dayahead.dataset.time import TimeConfig
 from dayahead.inspection.dataset_file import DatasetFile
-from dayahead.inspection.features import find_features
+from dayahead.inspection.features import Features, find_features
 from dayahead.inspection.finding import Finding
-from dayahead.inspection.keys import Keys, find_keys
+from dayahead.inspection.items import find_items
+from dayahead.inspection.keys import Keys, find_keys, item_type
 from dayahead.inspection.sample import Sample, local_files, take_sample
 from dayahead.inspection.sessions import Windows, repeated, suggest
 from dayahead.inspection.table import Table, read_table
@@ -34,8 +36,8 @@ class Inspection:
     """The data set file."""
 
 
-def inspect_log(given: Sequence[str], name: str) -> Inspection:
-    """Read a sample of the first and the last file.
+def inspect_log(given: Sequence[str], name: str, items: Sequence[str] = ()) -> Inspection:
+    """Read a sample of the first and the last file, and of those of a table of items.
 
     Raises:
         SourceError: no file matches, one is damaged, or this is no log.
@@ -52,6 +54,10 @@ def inspect_log(given: Sequence[str], name: str) -> Inspection:
     again = _repeats({**counts, "retried": 0} if reading.is_date else counts, table, keys)
     findings = [*_files(samples), *table.findings, *times_found, *keys.findings, *again]
     findings += features.findings
+    section: list[str] = []
+    if items:
+        of_items, section = _items(items, table, keys, reading.config, features)
+        findings += of_items
     options = windows.options(reading.config.zone)
     read = _read(samples, table, len(paths))
     command = " ".join([f"dvc exp run -q -S dataset={name}", *options])
@@ -61,8 +67,24 @@ def inspect_log(given: Sequence[str], name: str) -> Inspection:
         f"About {windows.sessions:,} sessions of two clicks or more in {windows.shown}:",
         command,
     ]
-    text = DatasetFile(table, reading, keys, features).text(_urls(given, paths), findings, head)
+    file = DatasetFile(table, reading, keys, features)
+    text = file.text(_urls(given, paths), findings, head, section)
     return Inspection(read, findings, list(_columns(table)), windows, options, text)
+
+
+def _items(
+    given: Sequence[str], log: Table, keys: Keys, time: TimeConfig, taken: Features
+) -> tuple[list[Finding], list[str]]:
+    """Return the findings about a table of items, and the section `items`."""
+    paths = local_files(given)
+    samples = _samples(paths)
+    table = read_table(samples, str(paths[0]))
+    found = find_items(table, log, keys, time, taken)
+    of_source = [*_files(samples), *table.findings, *found.features.findings]
+    kind = item_type(log.columns[keys.item])
+    lines = found.lines(_urls(given, paths), of_source, kind)
+    named = [replace(each, key=f"items.{each.key}") for each in of_source]
+    return [*named, *found.findings], [*lines]
 
 
 def _samples(paths: list[Path]) -> list[Sample]:
@@ -120,9 +142,14 @@ def _repeats(counts: dict[str, int], table: Table, keys: Keys) -> Iterator[Findi
 def _urls(given: Sequence[str], paths: list[Path]) -> list[str]:
     """Return absolute paths: globs as they are given, or one for all files of a folder."""
     if not any(Path(each).is_file() for each in given):
-        return [str(Path(each).absolute()) for each in dict.fromkeys(given)]
+        return [_absolute(Path(each)) for each in dict.fromkeys(given)]
     folder, suffix = paths[0].parent, "".join(paths[0].suffixes[-2:])
     same = sorted(folder.glob(f"*{suffix}"))
     if len(paths) >= _GLOB_FROM and same == sorted(paths):
-        return [str(folder / f"*{suffix}")]
-    return [str(path) for path in paths]
+        return [_absolute(folder / f"*{suffix}")]
+    return [_absolute(path) for path in paths]
+
+
+def _absolute(path: Path) -> str:
+    """Return an absolute path; links stay, so that they may be moved, unless `..` follows one."""
+    return str(path.resolve() if ".." in path.parts else path.absolute())

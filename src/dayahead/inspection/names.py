@@ -63,6 +63,18 @@ ROLES = {
         "price preis precio prix prezzo prijs",
     ),
     "rating": ("rating score stars note bewertung", "rating"),
+    "available_from": (
+        "availablefrom availability release released releasedate releasedat launchdate launched "
+        "onlinefrom onlinesince validfrom publishedat firstavailable lieferbarab verfuegbarab "
+        "verfügbarab erscheinungsdatum erschienen gueltigab gültigab von",
+        "",
+    ),
+    "available_until": (
+        "availableuntil availabletill availableto withdrawn withdrawnat discontinued "
+        "discontinuedat onlineuntil validuntil validto enddate expires expiresat lieferbarbis "
+        "verfuegbarbis verfügbarbis gueltigbis gültigbis auslaufdatum bis",
+        "",
+    ),
     "start": ("sessionstart sessionstarted visitstarttime sessionstarttime", ""),
 }
 """Names without signs and case that are usual for a role, and words that hint at it."""

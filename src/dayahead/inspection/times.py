@@ -67,7 +67,8 @@ def find_time(table: Table) -> tuple[Reading, set[str], list[Finding]]:
     if best is None or scores[best] <= 0:
         raise SourceError(
             f"no column holds times ({', '.join(table.columns)[:300]}): this is a table of items "
-            f"or users, not a log of events. Expected a row for each event, with its time"
+            f"or users, not a log of events. Expected a row for each event, with its time; give a "
+            f"table of items beside its log: dayahead inspect LOG --items FILE"
         )
     reading = _without_strays(_with_zone(found[best], table))
     others = [name for name in names if name != best and scores[name] > 0]

@@ -112,11 +112,22 @@ class StoredItems:
                 known = ", ".join(self.attributes) or "the model knows none"
                 close = did_you_mean(name, self.attributes)
                 raise ConfigError(
-                    f"where: {name}: {close or 'unknown'}; expected an attribute of items: {known}"
+                    f"where: {name}: {close or 'unknown'}; expected an attribute of the "
+                    f"table of items: {known}"
                 )
             found = pc.is_in(self._as_text[name], value_set=pa.array([*values], pa.string()))
             is_wanted &= found.to_numpy(zero_copy_only=False)
         return np.asarray(self.table.items[is_wanted])
+
+    def unmatched(self, wanted: Mapping[str, Sequence[str]]) -> str:
+        """Return which values wanted no item has, and which may have been meant; empty: none."""
+        found = []
+        for name, values in wanted.items():
+            known = self._as_text[name].unique().drop_null().to_pylist()
+            for value in [each for each in values if each not in known]:
+                close = did_you_mean(value, known)
+                found.append(f"no item has {name}={value}{f'; {close}' if close else ''}")
+        return "; ".join(found)
 
     @cached_property
     def attributes(self) -> tuple[str, ...]:

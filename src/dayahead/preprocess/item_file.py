@@ -14,6 +14,7 @@ from dayahead.features.workflow import Vocabularies, encode
 from dayahead.preprocess.incremental import KNOWN_ITEMS, TEXTS, WINDOWS
 from dayahead.preprocess.items import ItemsByWindow, Matrix, matrix_of
 from dayahead.preprocess.texts import TextEncoder, unit_length
+from dayahead.preprocess.unlisted_items import warn_of_unlisted
 from dayahead.windows.folder import ITEMS
 from dayahead.windows.metadata import Statistics
 
@@ -30,7 +31,7 @@ def write_items(
     Encoders of texts are fitted on the newest rows of the items known in the windows that features
     are fitted on, unless the run has them.
     """
-    known.warn_of_unlisted(vocabularies[ITEM_ID])
+    warn_of_unlisted(known, vocabularies[ITEM_ID])
     items, windows, positions = known.rows, known.windows, known.positions
     is_known = positions < len(windows.names)
     rows = np.flatnonzero(is_known & (positions >= windows.n_written) & known.is_newest(positions))

@@ -4,7 +4,6 @@ A row is known from the first kept window on that ends after its time, so that n
 window that ended before it.
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -14,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dayahead.core.columns import EVENT_TIME, EVENTS, ITEM_ID, VALUE
+from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.errors import DataError
 from dayahead.core.files import written_whole
 from dayahead.dataset.item_table import ItemTableConfig
-from dayahead.dataset.losses import LARGE
 from dayahead.dataset.manifest import RawManifest
 from dayahead.features.arrays import Flags, Ints, codes_of, ints, is_new, set_column
 from dayahead.features.as_of import AsOf
@@ -28,7 +26,6 @@ from dayahead.preprocess.event_log import check_columns, check_parts
 from dayahead.windows.metadata import ItemStatistics
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float32]]
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -141,19 +138,6 @@ class ItemsByWindow:
         """Flag the last row of each item and group; the groups of an item are in order."""
         codes = codes_of(self.rows.table[ITEM_ID])
         return (is_new(codes[::-1]) | is_new(groups[::-1]))[::-1]
-
-    def warn_of_unlisted(self, vocabulary: pa.Table) -> None:
-        """Log a line if more than a tenth of the events are of items that the table lacks."""
-        listed = KnownValues(self.rows.table[ITEM_ID].combine_chunks().unique())
-        is_listed = listed.positions(vocabulary[VALUE].combine_chunks()) >= 0
-        events = vocabulary[EVENTS].to_numpy()
-        if (n := events[~is_listed].sum()) > LARGE * events.sum():
-            example = vocabulary[VALUE].filter(pa.array(~is_listed))[0].as_py()
-            _log.warning(
-                "preprocess: %.0f %% of the events (%s) are of items that the table of items "
-                "lacks, such as %r; compare items.item_id with columns.item_id",
-                *(100 * n / events.sum(), f"{n:,}", example),
-            )
 
 
 def _changes(table: pa.Table) -> pa.Table:

@@ -72,6 +72,12 @@ def test_every_error_is_listed_at_once():
         assert f"(got {value!r})" in line
 
 
+def test_a_long_value_is_left_out_of_its_error():
+    [line] = errors_in(edited({"model.d_model": ["wide"] * 100}))
+    assert line.startswith("params.yaml: model.d_model: ")
+    assert "wide" not in line
+
+
 def test_a_missing_setting_is_named():
     values = edited({})
     del values["loss"]["label_smoothing"]

@@ -126,6 +126,64 @@ def test_availability_is_read_like_the_time(tmp_path):
     assert rows[1]["available_until"] is None
 
 
+LIMITS = {"available_from": "from", "available_until": "to"}
+
+
+def limits_of(tmp_path, *rows, **options):
+    """(available_from, available_until) of each row, and the manifest."""
+    since = options.pop("since", "2026-01-01")
+    lines = [f"{number},{since},a,1,{row}" for number, row in enumerate(rows)]
+    csv = "\n".join(["sku,since,brand,price,from,to", *lines])
+    found, manifest = items_of(tmp_path, csv, **LIMITS, **options)
+    shown = [[found_row[name] and f"{found_row[name]:%Y-%m-%d %H}"
+              for name in ("available_from", "available_until")]
+             for found_row in found]  # fmt: skip
+    return shown, {each.check: each for each in manifest.items.quality}
+
+
+def test_availability_may_lack_the_clock_of_the_format(tmp_path):
+    time = {"column": "since", "format": "%d.%m.%Y %H:%M", "zone": "Europe/Berlin"}
+    rows = "01.02.2026,", "02.02.2026 12:00,03.07.2026", ",00.00.0000"
+    source = {"nulls": ["", "00.00.0000"]}
+    found, _ = limits_of(tmp_path, *rows, since="01.01.2026 10:00", time=time, source=source)
+    assert found == [
+        ["2026-01-31 23", None],
+        ["2026-02-02 11", "2026-07-02 22"],
+        [None, None],
+    ]
+
+
+def test_availability_may_be_dates_where_the_log_has_numbers(tmp_path):
+    time = {"column": "since", "unit": "s", "zone": "Europe/Berlin"}
+    rows = "2026-02-01,1767225600", "2026-02-02 12:00,2026-07-03T00:00:00Z"
+    found, _ = limits_of(tmp_path, *rows, since="1767225600", time=time)
+    assert found == [["2026-01-31 23", "2026-01-01 00"], ["2026-02-02 11", "2026-07-03 00"]]
+
+
+def test_a_zero_date_is_no_limit(tmp_path):
+    found, checks = limits_of(tmp_path, "0000-00-00,0000-00-00 00:00:00", "9999-12-31,0001-01-01")
+    assert found == [[None, None], ["2250-01-01 00", "1900-01-01 00"]]
+    assert checks["never_available"].found == 1
+
+
+def test_items_that_are_never_available_are_counted_and_said(tmp_path, caplog):
+    rows = "2026-03-01,2026-02-01", "2026-03-01,2026-03-01", ",2026-03-01", "2026-03-01,", ","
+    with caplog.at_level(logging.WARNING):
+        _, checks = limits_of(tmp_path, *rows, ",1970-01-01", "2026-03-01,2026-03-02")
+    check = checks["never_available"]
+    assert (check.found, check.of) == (3, 7)
+    assert [each[-6:] for each in check.examples] == ["line 2", "line 3", "line 7"]
+    assert "43 % of the rows of the table of items (3) are available until" in caplog.text
+    assert "items.available_until in datasets/mine.yaml" in caplog.text
+    assert "never_available" in (tmp_path / "data/raw/quality.md").read_text()
+
+
+def test_without_an_end_nothing_is_never_available(tmp_path):
+    csv = "sku,since,brand,price,from\n1,2026-01-01,a,1,2026-02-01\n"
+    _, manifest = items_of(tmp_path, csv, available_from="from")
+    assert "never_available" not in {each.check for each in manifest.items.quality}
+
+
 VECTOR = {"image": {"kind": "vector", "column": "pixels"}}
 VECTORS = [[0.25, -1.0], None, [3.0, 4.0]]
 
@@ -209,7 +267,10 @@ def test_what_is_no_vector_is_named_or_counted(tmp_path, ending):
         ("sku,since,price\n1,2026-01-01,2\n", {}, r"section items: .*items-0\.csv: no column b"),
         (CSV.replace("1.5", "dear"), {}, r"section items: .*line 2: column price: expected a n"),
         (CSV.replace("2026-01-01 08:00", "soon"), {}, r"section items: .*column since: expected t"),
-        ("sku,since,brand,price\n", {}, r"section items: no item in 0 rows"),
+        ("sku,since,brand,price\n", {}, r"section items: no item in items-0\.csv, which have no r"),
+        (CSV.replace("1.5", '"1,5"'), {}, r"found '1,5'; set source\.decimal: ','\. "),
+        (CSV.replace("1.5", '"1.061,7"'), {}, r"decimal: ',' and source\.thousands: '\.'\. "),
+        (CSV.replace("1.5", '"1,061"'), {}, r"set source\.decimal: ',', or source\.thousands: ','"),
         (CSV.replace("2026", "1926"), {"quality": {"outside": 1}},
          r"no item in 2 rows, left out by items\.time\.between: 2"),
         (CSV.replace("2026-01-01", "1926-01-01"), {},
@@ -250,6 +311,33 @@ def test_a_table_of_a_database(tmp_path, timed):
         (2, "b", [1.0, 2.0]),
     ]
     assert len(manifest.items.parts) == (2 if timed else 1)  # a file for each day
+
+
+def test_lists_of_one_size_of_a_database_may_be_null(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(tmp_path / "shop.db")) as base:
+        base.execute(
+            "CREATE TABLE items AS SELECT * FROM (VALUES"
+            " (1, TIMESTAMP '2026-01-01 08:00', 'a', 2.5, NULL, DATE 'infinity'),"
+            " (2, TIMESTAMP '2026-01-01 09:00', 'b', 2.5, [1.0, 2.0]::FLOAT[2], NULL))"
+            " AS t(sku, since, brand, price, pixels, bis)"
+        )
+    source = {"urls": [f"duckdb://{tmp_path}/shop.db"], "format": "sql", "query": "FROM items"}
+    rows, _ = items_of(tmp_path, source=source, vectors=VECTOR, available_until="bis")
+    assert [row["image"] for row in rows] == [None, [1.0, 2.0]]
+    assert rows[0]["available_until"].year > 2200
+
+
+def test_parquet_that_arrow_cannot_read_names_the_cure(tmp_path):
+    table = pq.read_table(pa.BufferReader(as_parquet([None, [1.0, 2.0]])))
+    pixels = table["pixels"].cast(pa.list_(pa.float32(), 2))
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.set_column(4, "pixels", pixels), sink)
+    with pytest.raises(SourceError, match="write them as lists of any size"):
+        items_of(
+            tmp_path, sink.getvalue().to_pybytes(), ending="parquet",
+            source={"format": "parquet"}, vectors=VECTOR,
+        )  # fmt: skip
 
 
 def test_a_table_in_an_archive_and_another_encoding(tmp_path):

@@ -20,6 +20,7 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False, width=32)
         pa.array([[1, 2], None, [], [-3, 4]], pa.large_list(pa.float32())),
         pa.array(["[1,2]", None, "[ ]", " [ -3.0 , 4e0 ]\n"]),
         pa.array([b"[1,2.]", None, b"[]", b"[-3,+4]"]),
+        pa.array(["{1,2}", None, "{}", "{-3,4.0}"]),  # arrays of PostgreSQL
     ],
 )
 def test_lists_and_texts(values):
@@ -35,6 +36,7 @@ def test_lists_and_texts(values):
         (pa.array([[1.0], None, [2.0, None]]), [0, 0, 1]),
         (pa.array([[1e300], [1e30]]), [1, 0]),
         (pa.array(["[1]", "1", "[1;2]", "[1,]", "[null]", "", "[[1]]", "[1 2]"]), [0] + [1] * 7),
+        (pa.array(["{1}", "{1]", "[1}", "{1,NULL}"]), [0, 1, 1, 1]),
         (pa.array(["[1e999]", None]), [1, 0]),
     ],
 )

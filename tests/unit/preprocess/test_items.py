@@ -11,8 +11,8 @@ import pytest
 from dayahead.core.errors import DataError
 from dayahead.dataset.manifest import RawManifest
 from dayahead.windows.metadata import ItemStatistics
-from support.builders import events, random_log, session
-from support.item_tables import held, item_dataset, random_items, table_of
+from support.builders import dataset_config, events, random_log, session
+from support.item_tables import ITEMS, held, item_dataset, random_items, table_of
 from support.window_folders import bytes_in
 
 LOG = events(
@@ -243,6 +243,30 @@ def test_items_that_the_table_lacks_are_said(run, caplog):
         "33 % of the events (2) are of items that the table of items lacks, such as 2; compare"
     )
     assert message in caplog.text
+
+
+def test_another_spelling_of_an_item_is_named(run, caplog):
+    text = {"column": "item_id", "type": "string"}
+    items = {**ITEMS, **BRANDS, "item_id": text, "vectors": {}}
+    del items["available_until"]
+    place = LOG.column_names.index("item_id")
+    log = LOG.set_column(place, "item_id", LOG["item_id"].cast(pa.string()))
+    [table] = brands(*(row(item, "2025-01-01") for item in (1, 2, 3)))
+    table = table.set_column(0, "item_id", pa.array(["zz", "002", "3.0"]))
+    with caplog.at_level(logging.WARNING):
+        run(log, dataset_config(columns={"item_id": text}, items=items), items=[table], log_end=END)
+    assert "such as '2', which is '002' there; compare" in caplog.text
+
+
+def test_a_table_that_is_later_than_the_clicks_is_said(run, caplog):
+    """As where its times are those of the export."""
+    rows = [row(1, "2026-01-02"), row(2, "2026-01-01 23:00"), row(3, "2027-01-01")]
+    with caplog.at_level(logging.WARNING):
+        run(LOG, PLAIN, items=brands(*rows), log_end=END)
+    message = "67 % of the events (4) are of items whose first row in the table of items holds only"
+    assert message in caplog.text
+    assert "such as 1; their features are null until then" in caplog.text
+    assert "lacks" not in caplog.text
 
 
 def test_a_data_set_without_a_table(run):

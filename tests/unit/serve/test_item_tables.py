@@ -5,6 +5,7 @@ from datetime import timedelta
 import pyarrow.parquet as pq
 import pytest
 
+from dayahead.commands.recommend import say_unmatched
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import Options
@@ -119,9 +120,17 @@ def test_a_list_is_of_the_items_with_these_attributes(models):
     assert {item % 3 for item in found} == {0, 2}
     assert not recommender.recommend_after(events, 13, where={"category": ["7"]})
     with pytest.raises(
-        ConfigError, match="brand: unknown; expected an attribute of items: category"
+        ConfigError, match="brand: unknown; expected an attribute of the table of items: cat"
     ):
         recommender.recommend_after(events, 13, where={"brand": ["acme"]})
+
+
+def test_values_that_no_item_has_are_named(models, capsys):
+    say_unmatched(Recommender.load(models), Options(where={"category": ["0", "00", "seven"]}))
+    expected = "--where: no item has category=00; did you mean 0?; no item has category=seven\n"
+    assert capsys.readouterr().err == expected
+    say_unmatched(Recommender.load(models), Options(where={"category": ["0"]}))
+    assert not capsys.readouterr().err
 
 
 def test_a_model_without_a_table_knows_no_attributes(load):

@@ -1,0 +1,43 @@
+"""From when and until when an item is available: times in which a date alone will do."""
+
+import re
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dayahead.dataset.time import TimeConfig
+from dayahead.download.times import Times, to_times
+from dayahead.download.values import decoded
+
+_NONE = "0000-00-00"
+"""How MySQL writes that there is no date."""
+_CLOCK = re.compile(r"[\sT,]*%[HIRT].*$", re.DOTALL)
+_DATE = r"^\s*\d{4}-\d\d-\d\d"
+
+
+def to_limits(values: pa.Array, time: TimeConfig) -> Times:
+    """Convert as `to_times` does, and what a catalogue has besides: dates without a clock.
+
+    Text is also read by each of `time.formats` without its clock, and where the unit is a number,
+    text such as 2026-03-01 as that date. 0000-00-00 is null.
+
+    Raises:
+        InvalidTimesError, pa.ArrowException: as `to_times` does.
+    """
+    values = decoded(values)
+    if not pa.types.is_string(values.type):
+        return to_times(values, time)
+    values = pc.if_else(pc.starts_with(values, _NONE), None, values)
+    if time.formats:
+        short = [_CLOCK.sub("", form) for form in time.formats]
+        return to_times(values, replace(time, format=(*dict.fromkeys([*time.formats, *short]),)))
+    if time.unit == "text":
+        return to_times(values, time)
+    is_date = pc.match_substring_regex(values, _DATE)
+    numbers = to_times(pc.if_else(is_date, None, values), time)
+    dates = to_times(pc.if_else(is_date, values, None), replace(time, unit="text"))
+    walls = [each.walls for each in (numbers, dates) if each.walls is not None]
+    return Times(
+        pc.coalesce(numbers.instants, dates.instants), pc.coalesce(*walls) if walls else None
+    )
