@@ -220,8 +220,8 @@ class LossConfig:
     READ_BY: ClassVar = NETWORKS
     name: Annotated[str, AfterValidator(_loss_name)]
     """softmax: over all known items; against negatives: sampled_softmax, gbce, bpr, bpr_max, top1,
-    top1_max, or a loss of another package, by the name of its entry point. auto: softmax in the fits
-    that know up to 20,000 items, sampled_softmax, which is then faster by far, in those with more."""
+    top1_max, or a loss of another package, by the name of its entry point. auto: softmax in fits
+    that know up to 20,000 items, sampled_softmax, then faster by far, in those that know more."""
     temperature: Positive
     """Scores are divided by it, in training and in evaluation alike."""
     label_smoothing: Fraction

@@ -72,9 +72,7 @@ def _run_protocol(process: Process, study: Study, on_window: OnWindow | None) ->
         cached = CachedWindows(study, run.catalogue, windows, process)
         profile = WindowProfile(study.params.profile, process, study.results / FOLDER)
         schedule = FitSchedule(run, windows, cached, profile)
-        results = _open_results(study, evaluated_windows) if process.is_main else None
-        if results is not None:
-            _log_loss(run, windows)
+        results = _open_results(run, windows, evaluated_windows) if process.is_main else None
     progress = Progress(len(evaluated_windows))
     with cached:
         for index, window in enumerate(windows[1:]):
@@ -239,11 +237,15 @@ class FitSchedule:
         return lowest
 
 
-def _open_results(study: Study, evaluated: Sequence[Window]) -> ResultsFolder:
+def _open_results(
+    run: Run, windows: Sequence[Window], evaluated: Sequence[Window]
+) -> ResultsFolder:
+    study = run.study
     if not logging.getLogger().handlers:  # in a process that torchrun started
         logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     if study.params.model.catalogue == "full":
         _log.info("model.catalogue: full: items of later windows are held from the start")
+    _log_loss(run, windows)
     if study.params.events.targets is not None:
         _log_targets(WindowFolder(study.windows), evaluated, study.params)
     config = study.params.evaluation
