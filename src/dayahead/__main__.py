@@ -10,6 +10,7 @@ with exit_with_message():
 
     from dayahead.commands import cache
     from dayahead.commands.compare import compare
+    from dayahead.commands.estimate import estimate
     from dayahead.commands.export import export
     from dayahead.commands.forget import forget
     from dayahead.commands.help_examples import epilog_of
@@ -49,7 +50,7 @@ for _verb in (
         rollback,
         online,
     ),
-    *(summary, profile, track, forget, inspect),
+    *(summary, estimate, profile, track, forget, inspect),
 ):
     app.command(epilog=epilog_of(_verb.__name__))(_verb)
 app.add_typer(cache.app, name="cache", epilog=epilog_of("cache"))

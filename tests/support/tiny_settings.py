@@ -44,6 +44,7 @@ TASK = SHIPPED["task"] | {
     "plm_max_span": 3,
 }
 LOSS = SHIPPED["loss"] | {
+    "name": "softmax",
     "negatives": 10,
     "logits_budget_mib": 64,
 }

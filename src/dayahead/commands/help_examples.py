@@ -65,6 +65,7 @@ EXAMPLES = {
     "rollback": ("dayahead rollback --reason 'complaints about search'",),
     "online": ("dayahead online", "dayahead online --since 2026-01-05"),
     "summary": ("dayahead summary", "dayahead summary --json"),
+    "estimate": ("dayahead estimate", "dayahead estimate --json"),
     "profile": (
         "dayahead profile",
         "dayahead profile --window 2026-01-03 --first-step 20 --steps 5",

@@ -33,8 +33,12 @@ from dayahead.config.memory import MemoryConfig
 from dayahead.core.plugins import plugins
 
 Remind = Literal["auto", "none", "score", "boost", "first"]
+AUTO = "auto"
 SOFTMAXES = ("softmax", "sampled_softmax")
-LOSSES = (*SOFTMAXES, "gbce", "bpr", "bpr_max", "top1", "top1_max")
+LOSSES = (AUTO, *SOFTMAXES, "gbce", "bpr", "bpr_max", "top1", "top1_max")
+AUTO_ITEMS = 20_000
+"""Largest catalogue of the full softmax under `loss.name: auto`. Beyond it a step of the shipped
+network takes more than 2.7 times as long as one of the sampled softmax (docs/results.md)."""
 LOGITS_MIB, FLOAT32_SOFTMAX_MIB, GPU_SOFTMAX_MIB = 96, 12, 2048
 """What `logits_budget_mib: auto` is; and for the full softmax, where each chunk adds to a gradient
 as large as the item table: on a CPU in float32 within the product, elsewhere in further passes.
@@ -198,9 +202,9 @@ class TaskConfig:
     """Weight of the discriminator's loss."""
 
 
-def _loss(name: str) -> ReadIf:
-    """Return the mark of a setting of one loss; those of other packages get the whole section."""
-    return ReadIf(lambda p: p.loss.name == name or p.loss.name not in LOSSES)
+def _loss(*names: str) -> ReadIf:
+    """Return the mark of a setting of some losses; those of other packages get all settings."""
+    return ReadIf(lambda p: p.loss.name in names or p.loss.name not in LOSSES)
 
 
 def _loss_name(name: str) -> str:
@@ -216,11 +220,12 @@ class LossConfig:
     READ_BY: ClassVar = NETWORKS
     name: Annotated[str, AfterValidator(_loss_name)]
     """softmax: over all known items; against negatives: sampled_softmax, gbce, bpr, bpr_max, top1,
-    top1_max, or a loss of another package, by the name of its entry point."""
+    top1_max, or a loss of another package, by the name of its entry point. auto: softmax in fits
+    that know up to 20,000 items, sampled_softmax, then faster by far, in those that know more."""
     temperature: Positive
     """Scores are divided by it, in training and in evaluation alike."""
     label_smoothing: Fraction
-    """Only for softmax and sampled_softmax: pairwise and binary losses have nothing to smooth."""
+    """Only for softmaxes, full or sampled: pairwise and binary losses have nothing to smooth."""
     negatives: Annotated[CountOrZero, _SAMPLED]
     """Items sampled for each step, beside those of the batch."""
     negatives_of_batch: Annotated[bool, _SAMPLED]
@@ -230,7 +235,7 @@ class LossConfig:
     power: 0 uniformly, 1 by popularity."""
     gbce_calibration: Annotated[float, Field(ge=0, le=1), _loss("gbce")]
     """t of gBCE: 0 is plain binary cross entropy, 1 undoes the sampling (Petrov 2023)."""
-    logq: Annotated[float, Field(ge=0, le=1), _loss("sampled_softmax")]
+    logq: Annotated[float, Field(ge=0, le=1), _loss(AUTO, "sampled_softmax")]
     """Strength of sampled_softmax's correction for how often a negative is expected: 0 none."""
     bpr_max_regularisation: Annotated[NonNegative, _loss("bpr_max")]
     """Weight of the score regularization of bpr_max (Hidasi and Karatzoglou 2018)."""
@@ -252,13 +257,13 @@ class LossConfig:
                 f"{self.name} needs negatives, and there are none: set negatives above 0 "
                 f"or negatives_of_batch to true, or name to softmax"
             )
-        if self.label_smoothing and self.name not in SOFTMAXES:
+        if self.label_smoothing and self.name not in (AUTO, *SOFTMAXES):
             raise ValueError(
                 f"label_smoothing ({self.label_smoothing}) smooths a distribution over the "
                 f"catalogue, and {self.name} has none: set label_smoothing to 0, or name to "
                 f"{' or '.join(SOFTMAXES)}"
             )
-        if self.triton and self.name not in SOFTMAXES:
+        if self.triton and self.name not in (AUTO, *SOFTMAXES):
             raise ValueError(
                 f"triton: {self.name} has no Triton kernel: set triton to false, or name to "
                 f"{' or '.join(SOFTMAXES)}"
@@ -279,8 +284,14 @@ class LossConfig:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether a target is compared with negatives instead of all items."""
+        """Whether a target may be compared with negatives instead of all items."""
         return self.name != "softmax"
+
+    def at_size(self, n_items: int) -> "LossConfig":
+        """Return the loss of a fit that knows this many items: what `auto` stands for there."""
+        if self.name != AUTO:
+            return self
+        return replace(self, name="softmax" if n_items <= AUTO_ITEMS else "sampled_softmax")
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

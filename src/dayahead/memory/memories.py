@@ -168,7 +168,7 @@ class Memories:
         self.count(Growth.whole(sessions), end)
         self.know_all()
 
-    @in_phase("memories")
+    @in_phase("count")
     def count(self, growth: Growth, time: int) -> None:
         """Let time pass until `time` and count new clicks, whose values are known then."""
         elapsed = (time - self.counted_at) / self.settings.unit

@@ -58,6 +58,8 @@ class NextItemModel(nn.Module, Model):
         self.config = config
         self.task_config = task
         self.loss_config = loss
+        self.loss = loss.at_size(0)
+        """The loss at the catalogue's size."""
         self.shard = shard
         self.task = build_task(task)
         attention, item_dim = self.task.attention, config.item_dim
@@ -123,6 +125,7 @@ class NextItemModel(nn.Module, Model):
                 f"{self.shard.world_size} processes; set it to false"
             )
         self.n_old_items = self.n_items
+        self.loss = self.loss_config.at_size(n_items)
         self.inputs.grow(sizes)
         if not self.config.tie_weights:
             self.output_items.grow(n_items)
@@ -147,7 +150,7 @@ class NextItemModel(nn.Module, Model):
         states = self._output_states(read, positions, length_groups)
         with phase("loss"):
             targets, negatives = labels - N_RESERVED, self._negatives(rng)
-            given = self.loss_config, states, self.output_layer, targets, negatives
+            given = self.loss, states, self.output_layer, targets, negatives
             if WORTH in columns:
                 weights = self.task.at_targets(columns[WORTH], positions)
                 values = torch.unique(rng.global_marks[WORTH]).tolist()
@@ -235,7 +238,7 @@ class NextItemModel(nn.Module, Model):
 
     def _negatives(self, rng: StepRandom) -> Negatives | None:
         """Negatives for every target of the global batch; None for the full softmax."""
-        if not self.sampler:
+        if self.sampler is None or not self.loss.is_sampled:
             return None
         targets = rng.global_items.new_empty(0)
         if self.loss_config.negatives_of_batch:

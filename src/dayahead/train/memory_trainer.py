@@ -122,7 +122,7 @@ class MemoryTrainer:
         # A copy: the network itself is fitted on the whole window, from its initial weights.
         trainer = GradientTrainer(deepcopy(own.model), own.config, own.process)
         trainer.wrap()
-        if trainer.model.sampler is not None:
+        if trainer.model.sampler is not None and trainer.model.loss.is_sampled:
             trainer.model.sampler.set_counts(_target_counts(trainer.model, epochs[0].unsplit()))
         trainer.fit(window, [*epochs], lambda _: None)
         return trainer.model

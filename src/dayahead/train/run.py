@@ -171,7 +171,7 @@ class Run:
     def _count_targets(self, windows: Sequence[Window]) -> None:
         """Set how often each item is a target in these windows, for the sampler of negatives."""
         network = self.model.network
-        if network is None or network.sampler is None:
+        if network is None or network.sampler is None or not network.loss.is_sampled:
             return
         start, end = network.task.first_target, N_RESERVED + network.n_items
         counts = [

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from torch import Tensor
 
+from dayahead.config.model import AUTO
 from dayahead.config.params import Params
-from dayahead.core.columns import SESSION_ID
+from dayahead.core.columns import ITEM_ID, SESSION_ID
 from dayahead.core.errors import ModelFileError
 from dayahead.core.phases import add_rows, phase, read_phases, recorded
 from dayahead.distributed.launch import run_processes
@@ -71,7 +72,7 @@ def _run_protocol(process: Process, study: Study, on_window: OnWindow | None) ->
         cached = CachedWindows(study, run.catalogue, windows, process)
         profile = WindowProfile(study.params.profile, process, study.results / FOLDER)
         schedule = FitSchedule(run, windows, cached, profile)
-        results = _open_results(study, evaluated_windows) if process.is_main else None
+        results = _open_results(run, windows, evaluated_windows) if process.is_main else None
     progress = Progress(len(evaluated_windows))
     with cached:
         for index, window in enumerate(windows[1:]):
@@ -236,11 +237,15 @@ class FitSchedule:
         return lowest
 
 
-def _open_results(study: Study, evaluated: Sequence[Window]) -> ResultsFolder:
+def _open_results(
+    run: Run, windows: Sequence[Window], evaluated: Sequence[Window]
+) -> ResultsFolder:
+    study = run.study
     if not logging.getLogger().handlers:  # in a process that torchrun started
         logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     if study.params.model.catalogue == "full":
         _log.info("model.catalogue: full: items of later windows are held from the start")
+    _log_loss(run, windows)
     if study.params.events.targets is not None:
         _log_targets(WindowFolder(study.windows), evaluated, study.params)
     config = study.params.evaluation
@@ -249,6 +254,18 @@ def _open_results(study: Study, evaluated: Sequence[Window]) -> ResultsFolder:
     )
     results.clear()
     return results
+
+
+def _log_loss(run: Run, windows: Sequence[Window]) -> None:
+    """Say from which window on `loss.name: auto` is the sampled softmax, if it ever is."""
+    config, model = run.params.loss, run.params.model
+    for window in windows if config.name == AUTO and model.has_network else ():
+        n_items = run.catalogue.sizes_at(window)[ITEM_ID]
+        if config.at_size(n_items).is_sampled:
+            _log.info(
+                f"loss.name: auto: sampled_softmax from {window.name} on, with {n_items:,} items"
+            )
+            return
 
 
 def _log_targets(folder: WindowFolder, evaluated: Sequence[Window], params: Params) -> None:

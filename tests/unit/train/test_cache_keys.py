@@ -74,6 +74,7 @@ WITHOUT_EFFECT = [
     ({"training": {"steps_per_window": 3}}, "training.epochs"),
     (ADAGRAD, "training.weight_decay"),
     ({"loss": {"name": "bpr", "negatives": 0}}, "loss.popularity_exponent"),
+    ({"loss": {"name": "auto"}}, "loss.gbce_calibration"),
     *((TRANSITIONS, name) for name in ("model.d_model", "loss.temperature", "task.name")),
     (TRANSITIONS, "model.past_length"),
     *((TRANSITIONS, name) for name in OF_BOOST),

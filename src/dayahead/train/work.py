@@ -1,0 +1,87 @@
+"""How much there is to do at a window, by what its cost grows with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dayahead.config.baselines import MEMORY
+from dayahead.config.memory import MemoryConfig
+from dayahead.config.params import Params
+from dayahead.core.columns import ITEM_ID
+from dayahead.train.catalogue import Catalogue
+from dayahead.train.checks import fitted_windows
+from dayahead.windows.folder import Window, WindowFolder
+
+
+@dataclass(frozen=True)
+class Work:
+    """Of the fit of a window, and of the evaluations of the model that it leaves."""
+
+    window: str
+    n_items: int
+    """Known by the model."""
+    counting: int
+    """Sessions fitted on."""
+    steps: int
+    """Of the network, with those of the first window's early network."""
+    head: int
+    """Steps of the head."""
+    examples: int
+    """Examples that are read for it."""
+    evaluation: int
+    """Sessions evaluated."""
+    other: int = 1
+
+
+def work_of(folder: WindowFolder, params: Params, windows: Sequence[Window], index: int) -> Work:
+    """Return the work of windows[index]; the last window is followed by no evaluation."""
+    training, memory = params.training, params.memory
+    window = windows[index]
+    fitted = fitted_windows(windows[: index + 1], training)
+    n_fitted = sum(folder.n_sessions(each, "train") for each in fitted)
+    is_first = index == 0 or training.starts_afresh
+    has_memory = params.model.architecture == MEMORY
+    has_steps = params.model.has_network and not (has_memory and memory.end_to_end)
+    steps = _steps(n_fitted, params) if has_steps else 0
+    if has_memory and is_first and has_steps:
+        steps += _steps(n_fitted // 2, params)
+    examples = min(memory.n_examples, n_events(folder, fitted) - n_fitted) if has_memory else 0
+    if has_memory and is_first:
+        examples = min(examples, (n_events(folder, fitted) - n_fitted) // 2)
+    replayed = 0 if is_first else memory.n_replayed
+    epochs = memory.first_epochs if is_first else memory.epochs
+    later = windows[index + 1 : index + 1 + params.evaluation.horizon]
+    return Work(
+        window=window.name,
+        n_items=Catalogue(folder, params.model).sizes_at(window)[ITEM_ID],
+        counting=n_fitted,
+        steps=steps,
+        head=epochs * _head_steps(examples + replayed, memory) if has_memory else 0,
+        examples=examples,
+        evaluation=sum(_n_evaluated(folder, params, each) for each in later),
+    )
+
+
+def _steps(n_sessions: int, params: Params) -> int:
+    n_steps = -(-n_sessions // params.training.batch_size)
+    return params.training.steps_per_window or n_steps * params.training.epochs
+
+
+def _head_steps(n_examples: int, config: MemoryConfig) -> int:
+    """Return the steps of an epoch, as `HeadTrainer` makes them."""
+    size = min(config.batch_size, max(1, n_examples // max(1, config.min_steps)))
+    return -(-n_examples // size)
+
+
+def n_events(folder: WindowFolder, windows: Sequence[Window]) -> int:
+    """Count the events of windows, from their manifest."""
+    kept = {each.window: each.events for each in folder.manifest.windows}
+    return sum(kept[each.name] for each in windows)
+
+
+def _n_evaluated(folder: WindowFolder, params: Params, window: Window) -> int:
+    split = params.evaluation.split
+    n_sessions = folder.n_sessions(window, "train" if split == "all" else split)
+    if params.evaluation.positions == "last":
+        return n_sessions
+    entry = next(each for each in folder.manifest.windows if each.window == window.name)
+    return round(n_sessions * (entry.events / max(1, entry.sessions) - 1))
