@@ -7,6 +7,7 @@ import numpy as np
 
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
+from dayahead.memory.selection import highest
 from dayahead.memory.table import Columns, Floats32, Level, row_of
 
 POPULAR_SHARE = 0.4
@@ -119,9 +120,8 @@ def _chosen(
             # A score of 0: the first touch alone adds the item's popularity.
             n_touched = _add(pool, n_touched, item, 0.0)
         touched = pool.touched[:n_touched]
-        # Stable: ties keep the order of touch. Numba calls its only stable sort "mergesort".
-        order = np.argsort(-pool.mixture[touched], kind="mergesort")[:n_candidates]
-        chosen[b, : len(order)] = touched[order]
+        best = highest(pool.mixture[touched], n_candidates)
+        chosen[b, : len(best)] = touched[best]
         # Clear only the touched items: clearing all n would cost more than scoring the prefix.
         pool.mixture[touched] = 0
     return chosen
