@@ -74,33 +74,36 @@ class Prefixes:
 class FoundRanks:
     """Ranks of a window's targets, and the best candidates that are wanted, as they are found."""
 
-    def __init__(self, n_targets: int, best: Best, n_candidates: int, process: Process) -> None:
+    def __init__(self, n_targets: int, best: Best, process: Process) -> None:
         self.best = best
-        self.top_k = top_k = min(best.n_kept, n_candidates)
         self.process = process
-        device = process.device
-        # Rows: targets, ranks, top items. An extra last column takes the dummies of idle processes.
-        self.found = torch.zeros(2 + top_k, n_targets + 1, dtype=torch.int32, device=device)
-        self.top_scores = torch.zeros(top_k, n_targets + 1, device=device)
+        shape, device = (best.n_kept, n_targets + 1), process.device
+        # Rows: targets, ranks. An extra last column takes the dummies of idle processes.
+        self.found = torch.zeros(2, shape[1], dtype=torch.int32, device=device)
+        self.top_items = torch.zeros(shape, dtype=torch.int32, device=device)
+        self.top_scores = torch.zeros(shape, device=device)
 
     def add(self, part: Prefixes, scorer: SessionScorer, ranks_of: "ShardedRanking") -> None:
         """Score and rank some targets."""
         scored = scorer(part.columns, part.n_known).to(self.process.device)
         ranks, items, highest = ranks_of(scored, part.targets)
-        rows = torch.cat([part.targets[None], ranks[None], items[:, : self.top_k].T])
-        self.found[:, part.indices] = rows.int()
-        self.top_scores[:, part.indices] = highest[:, : self.top_k].T
+        self.found[:, part.indices] = torch.stack([part.targets, ranks]).int()
+        n_kept = min(self.best.n_kept, items.shape[1])
+        self.top_items[:n_kept, part.indices] = items[:, :n_kept].T.int()
+        self.top_scores[:n_kept, part.indices] = highest[:, :n_kept].T
         if self.best.lists is not None:
             self.best.lists.add(items, part.targets, part.columns, part.n_known, part.indices >= 0)
 
-    def joined(self) -> RankedTargets:
-        """Return what all processes have found; a collective."""
+    def joined(self, n_candidates: int) -> RankedTargets:
+        """Return what all processes have found; a collective.
+
+        `n_candidates` is the lowest number of candidates that there were for a target.
+        """
+        every = self.found, self.top_items[:n_candidates], self.top_scores[:n_candidates]
         # Exact: each target is ranked by one process, and the others add 0.
-        both = (self.found, self.top_scores)
-        found, top_scores = (self.process.all_reduce(each).cpu()[:, :-1] for each in both)
-        return RankedTargets(
-            found[0].numpy(), found[1].numpy(), found[2:].T.numpy(), top_scores.T.numpy()
-        )
+        joined = (self.process.all_reduce(each).cpu()[:, :-1].numpy() for each in every)
+        (targets, ranks), top_items, top_scores = joined
+        return RankedTargets(targets, ranks, top_items.T, top_scores.T)
 
 
 def evaluate(
@@ -134,13 +137,13 @@ def evaluate(
     wanted, counts = (torch.from_numpy(each).long().to(device) for each in (candidates, n_targets))
     # Each part is ranked before the next one is scored, so the buffer of scores is reused.
     scorer = model.session_scorer(wanted, overwrites=True)
-    found = FoundRanks(int(counts.sum()), best, len(wanted), process)
+    found = FoundRanks(int(counts.sum()), best, process)
     ranks_of = ShardedRanking(model.shard, wanted, best.n_ranked)
     most_rows = max(1, SCORES_AT_ONCE // max(1, len(wanted)))
     for batch in steps(batches):
         for part in _synchronised_prefixes(batch, counts, model.shard, device, most_rows):
             found.add(part, scorer, ranks_of)
-    return found.joined()
+    return found.joined(len(wanted))
 
 
 def _synchronised_prefixes(

@@ -104,16 +104,17 @@ def evaluate_live(
         ScoreError: a score is not finite.
     """
     ticks = np.unique(np.concatenate([each.ticks for each in requests])).tolist()
-    n_fewest = min((len(candidates(tick)) for tick in ticks), default=0)
-    found = [FoundRanks(len(each.rows), each.best, n_fewest, process) for each in requests]
+    found = [FoundRanks(len(each.rows), each.best, process) for each in requests]
     own_batch = max(1, batch_size // process.rank.world_size)
+    n_candidates = []
     for tick in steps(ticks):
         model.advance(tick)
         wanted = torch.from_numpy(candidates(tick)).long().to(process.device)
+        n_candidates.append(len(wanted))
         scorer = model.session_scorer(wanted, overwrites=True)
         size = min(own_batch, max(1, SCORES_AT_ONCE // max(1, len(wanted))))
         for request, ranks in zip(requests, found, strict=True):
             ranks_of = ShardedRanking(model.shard, wanted, request.best.n_ranked)
             for prefixes in request.prefixes_at(tick, process.rank, size):
                 ranks.add(prefixes.to(process.device), scorer, ranks_of)
-    return [each.joined() for each in found]
+    return [each.joined(min(n_candidates, default=0)) for each in found]
