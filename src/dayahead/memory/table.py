@@ -232,12 +232,6 @@ def _merged_cells(
 
 
 @compiled
-def _add_weighted(sums: Floats32, weights: Floats32, values: Floats32) -> None:
-    for k in range(len(sums)):
-        sums[k] += weights[k] * values[k]
-
-
-@compiled
 def row_of(cells: Cells, key: int) -> int:
     """Return the position of a row, -1 where it is missing."""
     row = np.searchsorted(cells.rows, key)
@@ -248,9 +242,11 @@ def row_of(cells: Cells, key: int) -> int:
 def _add_rows(
     sums: Sums, cells: Cells, rows: Ints, weights: Floats32, candidates: Columns, n: int
 ) -> None:
-    counts, masses = sums
+    # Names of their own, as Numba counts a reference each time that a tuple's array is read.
+    (counts, masses), (_, offsets, columns, values, totals) = sums, cells
     cell_of = np.full(n, -1, np.int64)
     for r in range(rows.shape[1]):
+        weight = weights[r]
         read, start, end = -1, 0, 0
         # Prefixes that read the same row follow each other: it is spread out once for all.
         for b in np.argsort(rows[:, r]):
@@ -258,14 +254,15 @@ def _add_rows(
             if row < 0:
                 continue
             if row != read:
-                cell_of[cells.columns[start:end]] = -1
-                read, start, end = row, cells.offsets[row], cells.offsets[row + 1]
-                cell_of[cells.columns[start:end]] = np.arange(start, end)
+                cell_of[columns[start:end]] = -1
+                read, start, end = row, offsets[row], offsets[row + 1]
+                cell_of[columns[start:end]] = np.arange(start, end)
                 # Candidate 0 is padding and must match no column.
                 cell_of[0] = -1
-            _add_weighted(masses[b], weights[r], cells.masses[row])
+            masses[b] += weight * totals[row]
             for c in range(candidates.shape[1]):
                 cell = cell_of[candidates[b, c]]
                 if cell >= 0:
-                    _add_weighted(counts[b, c], weights[r], cells.values[cell])
-        cell_of[cells.columns[start:end]] = -1
+                    for k in range(len(weight)):
+                        counts[b, c, k] += weight[k] * values[cell, k]
+        cell_of[columns[start:end]] = -1
