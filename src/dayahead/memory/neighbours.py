@@ -341,6 +341,15 @@ def _factor(i: int, at: int, backward: float, worth: Floats32) -> np.float32:
 
 
 @compiled
+def _last(items: Columns, start: int, stop: int, item: int) -> int:
+    """Return the last place of an item that is between two places."""
+    at = stop - 1
+    while at > start and items[at] != item:
+        at -= 1
+    return at
+
+
+@compiled
 def _sums_of_items(
     found: tuple[Columns, Floats32, Ints],
     weights: Floats32,
@@ -368,9 +377,7 @@ def _sums_of_items(
         for c in range(len(near)):
             start, stop = offsets[near[c]], offsets[near[c] + 1]
             # Items are weighed by their distance from the last occurrence of the shared item.
-            at = stop - 1
-            while items[at] != shared[b, c]:
-                at -= 1
+            at = _last(items, start, stop, shared[b, c])
             for i in range(start, stop):
                 item = items[i]
                 if i == at or item < N_RESERVED:

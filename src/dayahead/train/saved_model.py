@@ -21,7 +21,7 @@ from dayahead.train.catalogue import Catalogue
 from dayahead.train.data_loading import columns_read
 from dayahead.train.evaluate import RankedTargets, evaluate
 from dayahead.train.event_types import EventTypes
-from dayahead.train.live_evaluation import Request, evaluate_live
+from dayahead.train.live_evaluation import Request, evaluate_live, with_counted
 from dayahead.windows.folder import Role, Window, WindowFolder
 from dayahead.windows.metadata import Statistics
 
@@ -149,7 +149,7 @@ def _live_ranks(
     request = Request.of(asked, n_targets, model.tick, followed.end)
 
     def candidates(time: int) -> NDArray[np.int32]:
-        every = np.union1d(stored.candidates, model.counted_items).astype(np.int32)
+        every = with_counted(stored.candidates, model)
         return replace(stored, candidates=every).candidates_at(time)
 
     train = followed.train_sessions(stored)
