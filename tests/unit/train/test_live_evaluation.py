@@ -13,13 +13,16 @@ from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.files import read_json
 from dayahead.distributed.launch import run_processes
-from dayahead.distributed.process import Rank
+from dayahead.distributed.process import Process, Rank
+from dayahead.distributed.sharding import WHOLE
+from dayahead.model.own_items import with_own_items
 from dayahead.outputs.examples import N_EXAMPLES, N_RECOMMENDED, read_examples
 from dayahead.outputs.ranks_by_window import read_baseline_ranks
 from dayahead.outputs.tables import read_baselines, read_ranks, read_windows
 from dayahead.train.batches import Sessions
 from dayahead.train.compared_baselines import train_baselines
-from dayahead.train.live_evaluation import Request
+from dayahead.train.list_counts import Best
+from dayahead.train.live_evaluation import Request, evaluate_live
 from dayahead.train.stage import train
 from support.live_windows import LIVE, WITH_GPT2, replaced, rewrite, spread_sessions
 from support.tiny_settings import compute_config, merge_sections, tiny_study, train_study
@@ -215,3 +218,36 @@ def test_targets_are_asked_for_at_the_last_click_of_their_prefix():
     assert [*request.prefixes_at(tick, Rank(1, 2), 9)] == []
     late = Request.of(sessions, np.array([2, 1]), tick, tick // 2)
     assert late.ticks.tolist() == [0, 0, tick // 2]  # after the window's end nothing more counts
+
+
+class ByIndex:
+    """Ranks the items with higher indices first; counting changes nothing."""
+
+    shard = WHOLE
+
+    def advance(self, until):
+        pass
+
+    def session_scorer(self, wanted, *, overwrites):
+        return with_own_items(
+            lambda _, n_known: wanted.float().repeat(len(n_known), 1), wanted, None
+        )
+
+
+def test_the_candidates_of_each_tick_are_computed_once():
+    """Items are withdrawn at the second tick: three are left, so that lists have three."""
+    minutes = torch.tensor([0, 5, 30, 61])
+    columns = {ITEM_ID: torch.tensor([2, 3, 4, 5]), EVENT_TIME: minutes * 60_000_000}
+    sessions, tick = Sessions(columns, torch.tensor([0, 4])), 30 * 60_000_000
+    request = Request.of(sessions, np.array([3]), tick, 2 * tick, Best(5))
+    asked = []
+
+    def candidates(time):
+        asked.append(time // tick)
+        return np.arange(2, 10 if time < tick else 5, dtype=np.int32)
+
+    process = Process(Rank(0, 1), torch.device("cpu"))
+    [found] = evaluate_live(ByIndex(), [request], candidates, process, 9)
+    assert asked == [0, 1]
+    assert found.ranks.tolist() == [7, 6, 0]
+    assert found.top_items.tolist() == [[9, 8, 7], [9, 8, 7], [4, 3, 2]]
