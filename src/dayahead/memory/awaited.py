@@ -82,7 +82,8 @@ def _merged(known: Read, found: Read, is_found: Flags) -> Read:
 def _are_among(rows: Clicks, allowed: Flags) -> Flags:
     """Whether all items of each row, and of its past, are allowed."""
     is_other = (rows.items >= N_RESERVED) & ~among(rows.items, allowed)
-    are_among = np.bincount(row_of_each(rows.lengths)[is_other], minlength=len(rows)) == 0
+    are_among = np.ones(len(rows), bool)
+    are_among[row_of_each(rows.lengths)[is_other]] = False
     return are_among if rows.past is None else are_among & _are_among(rows.past, allowed)
 
 
