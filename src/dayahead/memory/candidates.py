@@ -7,7 +7,7 @@ import numpy as np
 
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
-from dayahead.memory.selection import kth_lowest
+from dayahead.memory.selection import highest
 from dayahead.memory.table import Columns, Floats32, Level, row_of
 
 POPULAR_SHARE = 0.4
@@ -38,7 +38,7 @@ class _Pool(NamedTuple):
     mixture: Floats32
     """[n] score of each item; all 0 between prefixes."""
     touched: Ints
-    """[n] items with a score, in the order in which they got one."""
+    """[n + 1] items with a score, in the order in which they got one, and room for one more."""
     popularity: Floats32
     """[n] 0 for items that must not be candidates."""
 
@@ -57,7 +57,7 @@ def choose(
     back to them.
     """
     n = len(popularity)
-    pool = _Pool(np.zeros(n, np.float32), np.zeros(n, np.int64), popularity)
+    pool = _Pool(np.zeros(n, np.float32), np.zeros(n + 1, np.int64), popularity)
     own = prefixes.latest(N_OWN)
     return _chosen(own, pool, tuple(proposals), popular, n_candidates)
 
@@ -69,16 +69,21 @@ def most_popular(popularity: Floats32, n_items: int) -> Ints:
 
 
 @compiled
-def _add(pool: _Pool, n_touched: int, item: int, score: float | np.float32) -> int:
-    """Add to an item's score in the mixture; return the number of items touched."""
-    if pool.popularity[item] <= 0:
-        return n_touched
-    if pool.mixture[item] == 0:
-        pool.touched[n_touched] = item
-        # Popularity is added once per item; it is above 0, so 0 means "not yet touched".
-        pool.mixture[item] = np.float32(POPULAR_SHARE) * pool.popularity[item]
-        n_touched += 1
-    pool.mixture[item] += np.float32(score)
+def _add(pool: _Pool, n_touched: int, items: Columns | Ints, scores: Floats32) -> int:
+    """Add to the scores of items in the mixture; return the number of items touched."""
+    mixture, touched, popularity = pool
+    for i in range(len(items)):
+        item = items[i]
+        if popularity[item] > 0:
+            score = mixture[item]
+            # Without a branch, which would be mispredicted too often: the next item touched
+            # overwrites one that is not new.
+            is_new = score == 0
+            touched[n_touched] = item
+            n_touched += is_new
+            # Popularity is added once per item; it is above 0, so 0 means "not yet touched".
+            first = np.float32(POPULAR_SHARE) * popularity[item]
+            mixture[item] = (first if is_new else score) + scores[i]
     return n_touched
 
 
@@ -96,35 +101,13 @@ def _add_row(pool: _Pool, n_touched: int, proposal: Proposal, b: int, r: int) ->
         if row < 0:
             continue
         factors = proposal.weights[r] * level.decay[channels] / totals
-        for cell in range(cells.offsets[row], cells.offsets[row + 1]):
-            score = np.float32(0)
-            for k in range(len(factors)):
-                score += factors[k] * cells.values[cell, channels[k]]
-            n_touched = _add(pool, n_touched, cells.columns[cell], score)
-    return n_touched
-
-
-@compiled
-def _best(scores: Floats32, k: int) -> Ints:
-    """Return the positions of the k highest scores, highest first, the earlier ones of equals.
-
-    A popular item was clicked beside tens of thousands of others: sorting them all takes longer
-    than mixing their scores.
-    """
-    kept = np.arange(len(scores))
-    if len(scores) > k:
-        lowest = -kth_lowest(-scores, k - 1)
-        n_ties = k - np.sum(scores > lowest)
-        n_kept = 0
+        start, end = cells.offsets[row], cells.offsets[row + 1]
+        scores, values = np.zeros(end - start, np.float32), cells.values[start:end]
         for i in range(len(scores)):
-            is_tie = scores[i] == lowest
-            if scores[i] > lowest or (is_tie and n_ties > 0):
-                n_ties -= is_tie
-                kept[n_kept] = i
-                n_kept += 1
-        kept = kept[:n_kept]
-    # Stable: ties keep their order. Numba calls its only stable sort "mergesort".
-    return kept[np.argsort(-scores[kept], kind="mergesort")]
+            for k in range(len(factors)):
+                scores[i] += factors[k] * values[i, channels[k]]
+        n_touched = _add(pool, n_touched, cells.columns[start:end], scores)
+    return n_touched
 
 
 @compiled
@@ -132,19 +115,19 @@ def _chosen(
     own: Ints, pool: _Pool, proposals: tuple[Proposal, ...], popular: Ints, n_candidates: int
 ) -> Columns:
     chosen = np.zeros((len(own), n_candidates), np.int32)
+    of_own = np.full(own.shape[1], np.float32(OWN_SHARE))
+    no_score = np.zeros(len(popular), np.float32)
     for b in range(len(chosen)):
         n_touched = 0
-        for item in own[b]:
-            n_touched = _add(pool, n_touched, item, OWN_SHARE)
+        n_touched = _add(pool, n_touched, own[b], of_own)
         for proposal in proposals:
             for r in range(proposal.rows.shape[1]):
                 n_touched = _add_row(pool, n_touched, proposal, b, r)
-        for item in popular:
-            # A score of 0: the first touch alone adds the item's popularity.
-            n_touched = _add(pool, n_touched, item, 0.0)
+        # A score of 0: the first touch alone adds the item's popularity.
+        n_touched = _add(pool, n_touched, popular, no_score)
         touched = pool.touched[:n_touched]
-        order = _best(pool.mixture[touched], n_candidates)
-        chosen[b, : len(order)] = touched[order]
+        best = highest(pool.mixture[touched], n_candidates)
+        chosen[b, : len(best)] = touched[best]
         # Clear only the touched items: clearing all n would cost more than scoring the prefix.
         pool.mixture[touched] = 0
     return chosen

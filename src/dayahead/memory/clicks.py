@@ -192,7 +192,7 @@ class Clicks:
         flags = [] if kept.is_target is None else [kept.is_target.astype(np.int64)]
         # Marks are the last key, so that those which say nothing change no order.
         marks = [kept._hashes_of(worth + flags)] if worth + flags else []
-        order: Ints = np.lexsort([*marks, kept._hashes(), kept.times[kept.last]])
+        order: Ints = np.lexsort([*marks, kept.hashes(), kept.times[kept.last]])
         return np.asarray(rows[order])
 
     def halves(self) -> tuple[Ints, Ints]:
@@ -201,11 +201,11 @@ class Clicks:
         middle = len(order) // 2
         return order[:middle], order[middle:]
 
-    def _hashes(self) -> NDArray[np.uint64]:
-        """Hash each row and its past."""
+    def hashes(self) -> NDArray[np.uint64]:
+        """Hash each row and its past; what clicks count does not matter."""
         hashes = self._hashes_of([self.items, self.times, *self.categories.T])
         # Mixed once more, so that the same clicks in the row and in its past do not cancel out.
-        return hashes if self.past is None else hashes ^ _mixed(self.past._hashes())
+        return hashes if self.past is None else hashes ^ _mixed(self.past.hashes())
 
     def _hashes_of(self, columns: Sequence[Ints]) -> NDArray[np.uint64]:
         """Hash the columns of each row; positions count, so the order of its clicks does too."""

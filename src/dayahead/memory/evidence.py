@@ -125,14 +125,17 @@ class CountMemory(Memory):
         """Return the smoothed log-shares [B, C, K]."""
         expected = self.expected(batch)
         logs = log_share(batch.sums[self.name], expected, self.prior)
-        return logs - np.log(expected) if self.is_relative else logs
+        if self.is_relative:
+            logs -= np.log(expected)
+        return logs
 
 
 def log_share(sums: Sums, expected: Floats32, prior: Floats32 | float) -> Floats32:
     """Return the logarithms of smoothed shares [B, C, K] (see `CountMemory`)."""
     counts = np.asarray(prior, np.float32)
-    masses = np.log(sums.masses + counts)[:, None]
-    logs: Floats32 = np.log(sums.counts + counts * expected) - masses
+    logs: Floats32 = sums.counts + counts * expected
+    np.log(logs, out=logs)  # in place, as the arrays are large
+    logs -= np.log(sums.masses + counts)[:, None]
     return logs
 
 

@@ -88,8 +88,9 @@ class Head(nn.Module):
     ) -> Float[Tensor, "B C"]:
         """Return s from standardised features and context."""
         offset = context @ self.of_context.T + self.bias  # [B, H]
-        hidden = features @ self.of_features.T + offset[:, None]  # [B, C, H]
-        return features @ self.linear + torch.relu(hidden) @ self.out
+        hidden = features @ self.of_features.T  # [B, C, H]
+        hidden += offset[:, None]  # in place, as it is large
+        return features @ self.linear + hidden.relu_() @ self.out
 
 
 class Mixture(Head):
@@ -117,7 +118,7 @@ class Mixture(Head):
 
 def _standardised(values: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """Return deviations from the mean, cut off at LIMIT."""
-    return ((values - mean) / std).clamp(-LIMIT, LIMIT)
+    return (values - mean).div_(std).clamp_(-LIMIT, LIMIT)
 
 
 def _uniform(n_out: int, n_in: int, generator: torch.Generator) -> Float[Tensor, "O I"]:

@@ -234,6 +234,13 @@ class Memories:
 
         return read
 
+    def reads_all(self, allowed: Flags) -> bool:
+        """Whether a reader of these items reads what one of all items does.
+
+        It does for prefixes whose own items are all among them.
+        """
+        return self.items_table is None and bool(allowed[self.items.is_seen].all())
+
     def _new_items(self, is_new: Flags) -> NewItemSearch | None:
         """Return a search among these items, as far as they are available now."""
         if self.items_table is None or self.content is None or not self.with_new:

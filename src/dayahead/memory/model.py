@@ -18,6 +18,7 @@ from dayahead.core.columns import N_RESERVED
 from dayahead.core.errors import ConfigError
 from dayahead.core.phases import phase
 from dayahead.core.prefixes import with_prefix
+from dayahead.memory.awaited import parts
 from dayahead.memory.clicks import Clicks, Flags, Ints, Positions
 from dayahead.memory.content import N_NEW
 from dayahead.memory.context import OF_GATE
@@ -34,8 +35,6 @@ from dayahead.memory.settings import MemorySettings
 from dayahead.memory.training import HeadTrainer, JointNetwork
 from dayahead.memory.window import NetworkScores, OpenWindow, drawn_positions
 
-CELLS = 40_000
-"""Maximum number of candidates, over all prefixes, that are read at once: bounds memory."""
 NetworkUpdate = Callable[[int, int], None]
 """Takes a step of a network by its gradients, given its number and how many there are."""
 MemoryScorer = Callable[[Clicks, NetworkScores | None], Float32[Tensor, "B C"]]
@@ -133,12 +132,14 @@ class MemoryModel:
         window = self.window
         while window and (tick := window.next_tick()) is not None and tick <= until:
             self._count_until(tick)
-            self._read(window, window.due(tick), self.memories)
+            window.wait(tick)
         self._count_until(until)
 
     def _count_until(self, until: int) -> None:
         # A click that comes late counts at the next time: the clock does not go back.
         until = max(until, self.memories.counted_at)
+        if until != self.memories.now:
+            self._read_awaited(self.memories)
         while (time := self.running.next_time()) <= until:
             time = max(time, self.memories.counted_at)
             self.memories.count(self.running.advance(time), time)
@@ -175,12 +176,13 @@ class MemoryModel:
             window = self.open(sessions, end, network)
         if self.settings.tick:
             self.advance(end)
-            self._read(window, window.due(end), self.memories)
+            self._read_awaited(self.memories)
             self.memories.count(self.running.advance(end), end)
             self.memories.compact()
         else:
             memories = self.memories if self.n_fits else self.memories.of_earlier_half(sessions)
-            self._read(window, window.due(0), memories)
+            window.wait(0)
+            self._read_awaited(memories)
             self.memories.add(window.sessions, end)
         self.window = None
         loss = self._learn(window, update)
@@ -189,17 +191,15 @@ class MemoryModel:
         self.known = self.memories.sizes
         return loss
 
-    def _read(self, window: OpenWindow, positions: Positions, memories: Memories) -> None:
-        """Read examples as the memories are now."""
-        n_candidates = self.settings.config.n_candidates
-        read = memories.reader(n_candidates)
-        n_positions = len(positions.rows)
-        for chosen in np.split(np.arange(n_positions), _cuts(n_positions, n_candidates)):
-            part = positions.take(chosen)
-            found, in_window = read(window.learned.prefixes(part)), window.in_window(part)
-            targets = window.learned.following(part)
-            examples = self._examples(found, window.network, in_window, targets)
-            window.add(examples, part, found.candidates)
+    def _read_awaited(self, memories: Memories) -> None:
+        """Read the examples that are awaited, if any, as the memories are now."""
+        window, n_candidates = self.window, self.settings.config.n_candidates
+        if window and window.awaited:
+            for part, found in window.awaited.read(memories.reader(n_candidates), n_candidates):
+                targets, in_window = window.learned.following(part), window.in_window(part)
+                examples = self._examples(found, window.network, in_window, targets)
+                window.add(examples, part, found.candidates)
+            window.awaited = None
 
     def _learn(self, window: OpenWindow, update: NetworkUpdate | None) -> float | None:
         """Fit the head on the examples of a window."""
@@ -298,13 +298,17 @@ class MemoryModel:
         column_of = torch.full((len(fallback),), -1)
         column_of[wanted] = torch.arange(len(wanted))
         n_ranked = self._n_ranked(allowed)
+        awaited = self.window.awaited if self.window and self.memories.reads_all(allowed) else None
         read = self.memories.reader(n_ranked, allowed)
 
         @torch.no_grad()
         def scores(prefixes: Clicks, network: NetworkScores | None) -> Float32[Tensor, "B C"]:
             scored = fallback[wanted].repeat(len(prefixes), 1)
-            for part in np.split(np.arange(len(prefixes)), _cuts(len(prefixes), n_ranked)):
-                found = read(prefixes.take(part))
+            for part in parts(len(prefixes), n_ranked):
+                read_now = prefixes.take(part)
+                found = read(read_now)
+                if awaited and n_ranked == self.settings.config.n_candidates:
+                    awaited.offer(read_now, found, allowed)
                 rows, columns, of_head = self._ranked(found, network, part)
                 items = torch.from_numpy(found.candidates).long()[rows, columns]
                 scored[torch.from_numpy(part)[rows], column_of[items]] = of_head
@@ -392,9 +396,3 @@ class MemoryModel:
             "replay": self.replay,
             **({"running": self.running} if self.settings.tick else {}),
         }
-
-
-def _cuts(n_rows: int, n_columns: int) -> Ints:
-    """Return where to cut rows into parts of at most CELLS cells."""
-    step = max(1, CELLS // max(1, n_columns))
-    return np.arange(step, n_rows, step)

@@ -341,6 +341,15 @@ def _factor(i: int, at: int, backward: float, worth: Floats32) -> np.float32:
 
 
 @compiled
+def _last(items: Columns, start: int, stop: int, item: int) -> int:
+    """Return the last place of an item that is between two places."""
+    at = stop - 1
+    while at > start and items[at] != item:
+        at -= 1
+    return at
+
+
+@compiled
 def _sums_of_items(
     found: tuple[Columns, Floats32, Ints],
     weights: Floats32,
@@ -358,7 +367,7 @@ def _sums_of_items(
         size += offsets[s + 1] - offsets[s] if s >= 0 else 0
     ends, columns = np.zeros(len(nearest) + 1, np.int64), np.empty(size, np.int32)
     # An upper bound of the size: an item that several neighbours have is stored once.
-    values = np.zeros((size, 2 * weights.shape[1]), np.float32)
+    values = np.empty((size, 2 * weights.shape[1]), np.float32)
     masses = np.zeros((len(nearest), values.shape[1]), np.float32)
     place = np.full(n, -1, np.int64)
     end = 0
@@ -368,17 +377,18 @@ def _sums_of_items(
         for c in range(len(near)):
             start, stop = offsets[near[c]], offsets[near[c] + 1]
             # Items are weighed by their distance from the last occurrence of the shared item.
-            at = start + np.flatnonzero(items[start:stop] == shared[b, c])[-1]
+            at = _last(items, start, stop, shared[b, c])
             for i in range(start, stop):
                 item = items[i]
                 if i == at or item < N_RESERVED:
                     continue
                 if place[item] < 0:
-                    place[item], columns[end] = end, item
+                    place[item], columns[end], values[end] = end, item, 0
                     end += 1
                 factor = _factor(i, at, factors[0], worth)
+                to = place[item]
                 for k in range(values.shape[1]):
-                    values[place[item], k] += worths[c, k] * factor
+                    values[to, k] += worths[c, k] * factor
         place[columns[ends[b] : end]] = -1
         masses[b] = values[ends[b] : end].sum(0)
         ends[b + 1] = end

@@ -1,7 +1,8 @@
-"""Selection: the k-th lowest of values that are not sorted."""
+"""Selection: the k-th lowest, and the k highest, of values that are not sorted."""
 
 import numpy as np
 
+from dayahead.memory.clicks import Ints
 from dayahead.memory.compiled import compiled
 from dayahead.memory.table import Floats32
 
@@ -32,3 +33,22 @@ def kth_lowest(values: Floats32, k: int) -> np.float32:
         else:
             break
     return np.float32(values[k])
+
+
+@compiled
+def highest(values: Floats32, k: int) -> Ints:
+    """Return the positions of the k highest values, best first, of equal ones the first ones."""
+    chosen = np.arange(len(values))
+    if len(values) > k:
+        lowest = kth_lowest(values.copy(), len(values) - k)
+        n_ties = k - np.sum(values > lowest)
+        end = 0
+        for i in range(len(values)):
+            is_tie = values[i] == lowest and n_ties > 0
+            if is_tie or values[i] > lowest:
+                chosen[end] = i
+                end += 1
+                n_ties -= is_tie
+        chosen = chosen[:end]
+    # Stable: equal values keep their order. Numba calls its only stable sort "mergesort".
+    return chosen[np.argsort(-values[chosen], kind="mergesort")]

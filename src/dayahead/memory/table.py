@@ -232,12 +232,6 @@ def _merged_cells(
 
 
 @compiled
-def _add_weighted(sums: Floats32, weights: Floats32, values: Floats32) -> None:
-    for k in range(len(sums)):
-        sums[k] += weights[k] * values[k]
-
-
-@compiled
 def row_of(cells: Cells, key: int) -> int:
     """Return the position of a row, -1 where it is missing."""
     row = np.searchsorted(cells.rows, key)
@@ -248,19 +242,27 @@ def row_of(cells: Cells, key: int) -> int:
 def _add_rows(
     sums: Sums, cells: Cells, rows: Ints, weights: Floats32, candidates: Columns, n: int
 ) -> None:
-    slots = np.full(n, -1, np.int64)
-    for b in range(len(candidates)):
-        for c in range(candidates.shape[1]):
-            slots[candidates[b, c]] = c
-        # Candidate 0 is padding and must match no column.
-        slots[0] = -1
-        for r in range(rows.shape[1]):
+    # Names of their own, as Numba counts a reference each time that a tuple's array is read.
+    (counts, masses), (_, offsets, columns, values, totals) = sums, cells
+    cell_of = np.full(n, -1, np.int64)
+    for r in range(rows.shape[1]):
+        weight = weights[r]
+        read, start, end = -1, 0, 0
+        # Prefixes that read the same row follow each other: it is spread out once for all.
+        for b in np.argsort(rows[:, r]):
             row = row_of(cells, rows[b, r])
-            if row >= 0:
-                _add_weighted(sums.masses[b], weights[r], cells.masses[row])
-                for cell in range(cells.offsets[row], cells.offsets[row + 1]):
-                    slot = slots[cells.columns[cell]]
-                    if slot >= 0:
-                        _add_weighted(sums.counts[b, slot], weights[r], cells.values[cell])
-        for c in range(candidates.shape[1]):
-            slots[candidates[b, c]] = -1
+            if row < 0:
+                continue
+            if row != read:
+                cell_of[columns[start:end]] = -1
+                read, start, end = row, offsets[row], offsets[row + 1]
+                cell_of[columns[start:end]] = np.arange(start, end)
+                # Candidate 0 is padding and must match no column.
+                cell_of[0] = -1
+            masses[b] += weight * totals[row]
+            for c in range(candidates.shape[1]):
+                cell = cell_of[candidates[b, c]]
+                if cell >= 0:
+                    for k in range(len(weight)):
+                        counts[b, c, k] += weight[k] * values[cell, k]
+        cell_of[columns[start:end]] = -1

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dayahead.memory.awaited import AwaitedExamples
 from dayahead.memory.clicks import Clicks, Ints, Positions
 from dayahead.memory.head_examples import Examples
 
@@ -37,6 +38,8 @@ class OpenWindow:
     before: tuple[Mapping[str, Tensor], Mapping[str, Tensor]] | None = None
     """States of memories and running sessions before the window, where there are ticks."""
     n_read: int = 0
+    awaited: AwaitedExamples | None = None
+    """Examples of the present, which are read before the memories go on."""
     examples: list[Examples] = field(default_factory=list)
     predicted: list[tuple[Positions, NDArray[np.int32]]] = field(default_factory=list)
     """Positions of the examples in the window, and their candidates."""
@@ -55,11 +58,13 @@ class OpenWindow:
         """Return the tick of the next examples, None where all are read."""
         return int(self.ticks[self.n_read]) if self.n_read < len(self.ticks) else None
 
-    def due(self, tick: int) -> Positions:
-        """Return the positions of a tick, and go on to those after it."""
+    def wait(self, tick: int) -> AwaitedExamples:
+        """Wait for the examples of a tick, and go on to those after it."""
         end = int(np.searchsorted(self.ticks, tick, side="right"))
         start, self.n_read = self.n_read, end
-        return self.positions.take(np.arange(start, end))
+        positions = self.positions.take(np.arange(start, end))
+        self.awaited = AwaitedExamples(positions, self.learned.prefixes(positions))
+        return self.awaited
 
     def in_window(self, positions: Positions) -> Positions:
         """Return positions among the rows of the window as it was given."""

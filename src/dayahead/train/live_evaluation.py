@@ -86,6 +86,13 @@ class Request:
             yield Prefixes(columns, n_known, targets, self.indices[part])
 
 
+def with_counted(candidates: NDArray[np.int32], model: Model) -> NDArray[np.int32]:
+    """Add the items that a model has counted to candidates, ascending."""
+    # Indices are small: to count them is faster than to sort them, and this is done at every tick.
+    every = np.append(candidates, model.counted_items)
+    return np.flatnonzero(np.bincount(every)).astype(np.int32)
+
+
 def evaluate_live(
     model: Model,
     requests: Sequence[Request],
@@ -106,6 +113,7 @@ def evaluate_live(
         ScoreError: a score is not finite.
     """
     ticks = np.unique(np.concatenate([each.ticks for each in requests])).tolist()
+    # Counting adds candidates, so that at no tick there are fewer than before it.
     n_fewest = min((len(offered(tick)) for tick in ticks), default=0)
     found = [FoundRanks(len(each.rows), each.best, n_fewest, process) for each in requests]
     for each in requests:

@@ -46,7 +46,7 @@ from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import RankedTargets, evaluate
 from dayahead.train.evaluated_lists import ListEvaluation
 from dayahead.train.list_counts import Best
-from dayahead.train.live_evaluation import Request, evaluate_live
+from dayahead.train.live_evaluation import Request, evaluate_live, with_counted
 from dayahead.train.loss_curve import Curve
 from dayahead.train.offered import Offered
 from dayahead.train.results import (
@@ -323,7 +323,7 @@ class Run:
         """
         found = self.candidates
         if self.params.evaluation.candidates == "seen" and self.model.tick:
-            found = np.union1d(found, self.model.counted_items).astype(np.int32)
+            found = with_counted(found, self.model)
         return Offered.at(time, found, self.items_table)
 
     @in_phase("examples")

@@ -21,7 +21,7 @@ from dayahead.train.catalogue import Catalogue
 from dayahead.train.data_loading import columns_read
 from dayahead.train.evaluate import RankedTargets, evaluate
 from dayahead.train.event_types import EventTypes
-from dayahead.train.live_evaluation import Request, evaluate_live
+from dayahead.train.live_evaluation import Request, evaluate_live, with_counted
 from dayahead.train.offered import Offered
 from dayahead.windows.folder import Role, Window, WindowFolder
 from dayahead.windows.metadata import Statistics
@@ -153,8 +153,7 @@ def _live_ranks(
     request = Request.of(asked, n_targets, model.tick, followed.end)
 
     def offered(time: int) -> Offered:
-        every = np.union1d(stored.candidates, model.counted_items).astype(np.int32)
-        return _offered(stored, every, time)
+        return _offered(stored, with_counted(stored.candidates, model), time)
 
     train = followed.train_sessions(stored)
     try:

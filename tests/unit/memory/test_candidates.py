@@ -2,9 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from dayahead.memory import candidates
 from dayahead.memory.evidence import nearest
@@ -60,13 +57,6 @@ def test_a_prefix_leaves_no_trace_in_the_next_ones():
     together = chosen(found, prefixes)
     assert together == [chosen(found, [prefix])[0] for prefix in prefixes]
     assert together[1] == together[3]
-
-
-@given(hnp.arrays(np.float32, st.integers(0, 40), elements=st.sampled_from([0.0, 0.5, 1.0, 2.5])))
-def test_the_best_are_those_of_a_stable_sort(scores):
-    for k in (1, 3, len(scores), len(scores) + 2):
-        wanted = np.argsort(-scores, kind="stable")[:k]
-        assert candidates._best(scores, k).tolist() == wanted.tolist()
 
 
 def test_the_mixture_agrees_with_loops():

@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.memories import Memories
 from dayahead.memory.model import MemoryModel
-from support.clicks import HOUR, clicks, prefixes_of, random_clicks, seeds, sessions_of
+from support.clicks import (
+    HOUR,
+    clicks,
+    prefixes_of,
+    random_clicks,
+    seeds,
+    sessions_of,
+    with_pasts,
+)
 from support.memory_models import N_ITEMS, SETTINGS, SIZES, SMALL, equal_states, window
 
 A, B, C = 2, 3, 4
@@ -131,6 +139,43 @@ def test_a_window_that_was_followed_is_fitted_as_one_that_was_not(seed):
     assert equal_states(alone, followed)
 
 
+@settings(max_examples=10, deadline=None)
+@given(seeds)
+@pytest.mark.parametrize("with_past", [False, True])
+@pytest.mark.parametrize("n_asked", [N_ITEMS, 5])
+def test_examples_that_were_scored_are_those_that_the_fit_reads(n_asked, with_past, seed):
+    """Some items of the window are no candidates of what is scored: they are the head's still."""
+    sessions, end = window(seed, 1)
+    sessions = with_pasts(sessions, seed) if with_past else sessions
+    alone, scored = (live_model(window(0, 0), with_past=with_past) for _ in range(2))
+    alone.fit(sessions, end)
+    scored.open(sessions, end)
+    positions = sessions.positions()
+    ticks = sessions.times_before(positions) // LIVE["tick"] * LIVE["tick"]
+    for tick in np.unique(ticks):
+        scored.advance(int(tick))
+        [asked] = (ticks == tick).nonzero()
+        seen = scored.memories.counted_items
+        scored.scores(sessions.prefixes(positions.take(asked)), np.union1d(seen, EVERY[:n_asked]))
+    scored.fit(sessions, end)
+    assert equal_states(alone, scored)
+
+
+def test_what_an_evaluation_has_read_is_not_read_again(monkeypatch):
+    sessions, end = window(3, 1)
+    model = live_model(window(0, 0))
+    model.open(sessions, end)
+    tick = int(model.window.next_tick())
+    model.advance(tick)
+    read, original = [], model.memories._read
+    monkeypatch.setattr(model.memories, "_read", lambda *a: read.append(len(a[0])) or original(*a))
+    awaited = model.window.awaited.prefixes
+    model.scores(awaited, EVERY)
+    model.advance(end)
+    assert read[:2] == [len(awaited), 0]
+    assert len(awaited) > 0
+
+
 def test_rewinding_returns_to_the_fit():
     first, few = (random_clicks(0, n_items=9), HOUR), {"item_id": 9, "device": 9}
     model, same = (live_model(first, sizes=few) for _ in range(2))
@@ -210,6 +255,7 @@ def test_examples_are_read_at_their_tick():
     model.advance(HOUR + 20 * MINUTE)
     assert opened.n_read == (times < HOUR + 30 * MINUTE).sum()
     # Those of one tick are what the memories of the clicks before it say.
+    model.advance(HOUR + 29 * MINUTE)  # they are read before the memories go on
     other = live_model(window(0, 0))
     other.open(before(sessions, HOUR + 20 * MINUTE), end)
     other.advance(HOUR + 20 * MINUTE)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dayahead.memory.growth import Growth
 from dayahead.memory.neighbours import SessionMemory
-from dayahead.memory.selection import kth_lowest
+from dayahead.memory.selection import highest, kth_lowest
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
 from support.memory_models import CONFIG, SETTINGS, counted
 
@@ -151,11 +151,13 @@ def test_the_search_agrees_with_loops(seed, half_life):
 
 @given(seeds)
 @settings(max_examples=50, deadline=None)
-def test_the_kth_lowest_is_that_of_a_sort(seed):
+def test_the_kth_lowest_and_the_k_highest_are_those_of_a_sort(seed):
     generator = np.random.default_rng(seed)
     values = generator.integers(0, generator.integers(1, 40), generator.integers(1, 60))
     k = int(generator.integers(len(values)))
     assert kth_lowest(values.astype(np.float32), k) == np.sort(values)[k]
+    wanted = np.argsort(-values, kind="stable")[: k + 1]
+    assert highest(values.astype(np.float32), k + 1).tolist() == wanted.tolist()
 
 
 def test_a_state_brings_back_what_is_searched():

@@ -5,7 +5,8 @@ import pytest
 import torch
 from hypothesis import given
 
-from dayahead.memory.table import DecayedTable, Moment
+from dayahead.core.ragged import offsets_of
+from dayahead.memory.table import Cells, DecayedTable, Level, Lookup, Moment
 from support.clicks import seeds
 
 A, B, C = 2, 3, 4
@@ -82,6 +83,34 @@ def test_rows_are_read_at_the_candidates_and_summed_with_their_weights():
     sums = table.lookup(rows, weights, Moment(0)).sums(candidates, 8)
     assert sums.counts.tolist() == [[[2, 30], [1, 5], [0, 0]], [[0, 0]] * 3]
     assert sums.masses.tolist() == [[3, 35], [0, 0]]
+
+
+@given(seeds)
+def test_every_prefix_reads_the_sums_of_its_rows(seed):
+    """Also where prefixes share rows, and where a row has no cell."""
+    dice = np.random.default_rng(seed)
+    dense = dice.integers(0, 3, (6, 9, 2)).astype(np.float32)
+    dense[dice.random((6, 9)) < 0.5] = 0
+    dense[dice.integers(6)] = 0
+    rows, columns = dense.any(2).nonzero()
+    lengths = np.bincount(rows, minlength=6)
+    cells = Cells(
+        np.arange(6),
+        offsets_of(lengths),
+        columns.astype(np.int32),
+        dense[rows, columns],
+        dense.sum(1),
+    )
+    wanted, weights = dice.integers(0, 8, (7, 3)), np.ones((3, 2), np.float32)
+    weights *= 2.0 ** -np.arange(3, dtype=np.float32)[:, None]
+    candidates = np.array([dice.permutation(9)[:4] for _ in range(7)], np.int32)
+    ones = np.ones(2, np.float32)
+    sums = Lookup((Level(cells, ones), Level(cells, 2 * ones)), wanted, weights).sums(candidates, 9)
+    known = np.concatenate([dense, np.zeros((2, 9, 2), np.float32)])[wanted] * weights[:, None]
+    every = 3 * known.sum(1)  # [B, n, K], exact in float32
+    found = np.take_along_axis(every, candidates[..., None], axis=1) * (candidates > 0)[..., None]
+    assert np.array_equal(sums.counts, found)
+    assert np.array_equal(sums.masses, every.sum(1))
 
 
 def test_rows_are_read_as_they_have_decayed_since_they_were_written():
