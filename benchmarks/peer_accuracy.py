@@ -8,7 +8,8 @@ batches and learning rate of params.yaml, ours its epochs too; PEERS has what el
 document. Their own rates, .001 and .0005, are for more steps than a window has.
 
 Seconds are user time of one thread, of all fits and evaluations; of a peer without the ranking.
-Cells are kept in build/accuracy/cells.jsonl and not measured again.
+Windows, settings and cells (cells.jsonl) are kept in build/accuracy, and what is there is not made
+again: remove the folder to begin with other settings or code.
 
 Command: make bench-accuracy
 """
@@ -63,7 +64,6 @@ PEERS: Mapping[str, Program] = {
 """Settings of their own: the defaults of RecTools' models, of RecBole's GRU4Rec.yaml and of
 Transformers4Rec, whose learning rate falls to 0 over each fit, as its Trainer's does."""
 OF_ALL = {
-    "longest": 20,
     "threads": 1,
     "weight_decay": 0.0,
     "schedule": "constant",
@@ -135,6 +135,7 @@ def settings_of(key: Cell, params: Params, folder: WindowFolder) -> dict[str, An
     return {
         **OF_ALL,
         **sizes,
+        "longest": folder.statistics.sessions.max_length,
         "batch_size": params.training.batch_size,
         "evaluation_batch_size": params.evaluation.batch_size,
         "learning_rate": key["learning_rate"] or params.training.learning_rate,
