@@ -33,7 +33,7 @@ from tabulate import tabulate
 
 from dayahead.config.params import Params, load_params
 from dayahead.core.columns import ITEM_ID, SESSION_ID
-from dayahead.metrics.metrics import mean, target_metric
+from dayahead.metrics.metrics import mean, window_metrics
 from dayahead.windows.folder import WindowFolder
 from measurement import print_header
 from peer_windows import Ours, Peer, Side
@@ -100,10 +100,9 @@ def measured(side: Side, folder: WindowFolder, key: Cell) -> Cell:
         seen = np.union1d(seen, folder.items_in(window, "train"))
         if folder.read(after, key["split"], [SESSION_ID]).num_rows:
             ranks.append(side.ranks(after, seen))
-    metrics = {
-        name: mean([float(target_metric(name, each).mean()) for each in ranks])
-        for name in ("ndcg_at_20", "recall_at_20")
-    }
+    of_windows = [window_metrics(each, [20]) for each in ranks]
+    names = ("ndcg_at_20", "recall_at_20")
+    metrics = {name: mean([each[name] for each in of_windows]) for name in names}
     sessions = sum(len(each) for each in ranks)
     return {**metrics, "seconds": side.seconds, "windows": len(ranks), "sessions": sessions}
 
