@@ -12,6 +12,7 @@ READY := $(if $(DAYAHEAD_ENVIRONMENT),,.venv/.ready)
 DEV_READY := $(if $(DAYAHEAD_ENVIRONMENT),,.venv/.dev-ready)
 DOCS_READY := build/docs-env/.ready
 PEERS_READY := $(patsubst %,build/peers/%/.ready,transformers4rec rectools)
+RECBOLE_READY := build/peers/recbole/.ready
 INSTALL := .venv/bin/python tools/install.py
 # A worker per core. Each begins with a share of neighbouring tests, which have fixtures in common,
 # and takes some of another's when it is done.
@@ -23,7 +24,7 @@ TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
 export PATH := $(or $(DAYAHEAD_ENVIRONMENT),$(CURDIR)/.venv)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow faults cluster check bench bench-peers bench-serve bench-preprocess bench-live bench-processes gpu-smoke profile ui experiments cache image image-test sbom docs tutorials format lock clean
+.PHONY: help repro test test-slow faults cluster check bench bench-peers bench-accuracy bench-serve bench-preprocess bench-live bench-processes gpu-smoke profile ui experiments cache image image-test sbom docs tutorials format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {gsub(/[$$][$$]/, "$$"); printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -58,6 +59,9 @@ bench: $(READY)  ## measure training, evaluation and recommend; say what changed
 
 bench-peers: $(READY) $(PEERS_READY)  ## measure against Transformers4Rec and RecTools, in environments of their own
 	python -W ignore benchmarks/peers.py
+
+bench-accuracy: $(READY) $(PEERS_READY) $(RECBOLE_READY)  ## NDCG, recall and CPU time of peers under the protocol, on $$DAYAHEAD_DATA: hours (OPTIONS="--datasets synthetic")
+	python -W ignore benchmarks/peer_accuracy.py $(OPTIONS)
 
 bench-serve: $(READY)  ## measure `dayahead serve`, beside Transformers4Rec's model once bench-peers has run
 	python -W ignore benchmarks/serving.py $(if $(wildcard models/config.json),--models models)
@@ -168,8 +172,8 @@ $(DOCS_READY): requirements-docs.txt | $(UV_READY)
 	@$(INSTALL) build/docs-env requirements-docs.txt
 	@touch $@
 
-# The peers of benchmarks/peers.py have environments of their own too.
-$(PEERS_READY): build/peers/%/.ready: benchmarks/%.txt | $(UV_READY)
+# The peers of benchmarks/peers.py and peer_accuracy.py have environments of their own too.
+$(PEERS_READY) $(RECBOLE_READY): build/peers/%/.ready: benchmarks/%.txt | $(UV_READY)
 	@echo "Setting up build/peers/$* from $<"
 	@.venv/bin/uv venv --quiet --clear --python .venv/bin/python build/peers/$*
 	@$(INSTALL) build/peers/$* $< $(TORCH_OPTION)

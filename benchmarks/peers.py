@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,25 +51,28 @@ class Program:
     name: str
     python: Path
     file: Path
-    precision: str = "float32"
-    """Of ours; the peers have float32 alone."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Those that are its own."""
 
 
-def peer(name: str) -> Program:
+def peer(name: str, **settings: object) -> Program:
     """Return the program of a peer, in its environment."""
     python = ENVIRONMENTS / name / "bin" / "python"
-    return Program(name, python, HERE / f"{name}_worker.py")
+    return Program(name, python, HERE / f"{name}_worker.py", settings)
 
 
 OURS = tuple(
-    Program(name, Path(sys.executable), HERE / "dayahead_worker.py", precision)
+    Program(name, Path(sys.executable), HERE / "dayahead_worker.py", {"precision": precision})
     for name, precision in (("dayahead", "auto"), ("dayahead float32", "float32"))
 )
+RECTOOLS = peer("rectools", architecture="sasrec", most_steps=2)
+"""SASRec is its causal transformer. Two steps of training in a turn, as its loss is over all 20
+positions of each session, padding included."""
 STUDIES = {
-    ("gpt2", "clm"): (*OURS, peer("transformers4rec"), peer("rectools")),
+    ("gpt2", "clm"): (*OURS, peer("transformers4rec"), RECTOOLS),
     ("xlnet", "mlm"): (*OURS, peer("transformers4rec")),
 }
-"""Who takes turns, by architecture and task. SASRec is the causal transformer of RecTools."""
+"""Who takes turns, by architecture and task."""
 
 
 def shared_settings(path: Path, n_sessions: int, threads: int) -> dict[str, Any]:
@@ -94,6 +97,8 @@ def shared_settings(path: Path, n_sessions: int, threads: int) -> dict[str, Any]
         "learning_rate": training.learning_rate,
         "weight_decay": training.weight_decay,
         "max_grad_norm": training.max_grad_norm,
+        "seed": training.seed,
+        "most_steps": None,
     }
 
 
@@ -107,7 +112,7 @@ def compare(
                 Worker(
                     [program.python],
                     program.file,
-                    {**given, "precision": program.precision},
+                    {**given, **program.settings},
                     logs / f"{program.name.replace(' ', '-')}.log",
                 )
             )

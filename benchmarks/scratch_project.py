@@ -1,4 +1,4 @@
-"""A scratch copy of the project with hours of G1's clicks, whose stages run as DVC runs them."""
+"""A scratch copy of the project, also with hours of G1, whose stages run as DVC runs them."""
 
 import gzip
 import os
@@ -70,14 +70,16 @@ class ScratchProject:
         self.set("datasets/g1.yaml", {"time": {"complete_until": end}})
 
     def prepare(self) -> None:
-        """Download and preprocess the clicks."""
+        """Download and preprocess the clicks that were added, else those of the data set."""
         self.run_stage("download")
         self.run_stage("preprocess")
 
     def run_stage(self, name: str) -> float:
         """Run a stage in a process of its own and return its seconds."""
         environment = {name: value for name, value in os.environ.items() if name != "DVC_ROOT"}
-        environment |= {"PYTHONPATH": "src", "DAYAHEAD_DATA": str(self.folder / "clicks")}
+        environment["PYTHONPATH"] = "src"
+        if (clicks := self.folder / "clicks").exists():
+            environment["DAYAHEAD_DATA"] = str(clicks)
         start = time.perf_counter()
         completed = subprocess.run(
             [sys.executable, f"stages/{name}.py"],

@@ -7,6 +7,7 @@ percent more time. Metrics of evaluation are its own, NDCG and recall at 10 and 
 """
 
 import warnings
+from typing import Any
 
 warnings.simplefilter("ignore")
 
@@ -15,11 +16,11 @@ import torch  # noqa: E402
 import transformers4rec.torch as tr  # noqa: E402
 from merlin.schema import ColumnSchema, Schema, Tags  # noqa: E402
 from torch import Tensor  # noqa: E402
-from torch.nn.utils import clip_grad_norm_  # noqa: E402
+from torch.nn.functional import pad  # noqa: E402
 from torch.nn.utils.rnn import pad_sequence  # noqa: E402
 from transformers4rec.torch.ranking_metric import NDCGAt, RecallAt  # noqa: E402
 
-from peer_study import run_peer  # noqa: E402
+from peer_study import PeerModel, Sessions, run_peer  # noqa: E402
 
 CONFIGS = {"gpt2": tr.GPT2Config, "xlnet": tr.XLNetConfig}
 ITEM = "item_id"
@@ -60,56 +61,48 @@ def build_model(given: dict) -> tr.Model:
     return config.to_torch_model(inputs, task, max_sequence_length=given["longest"])
 
 
-class Study:
-    """An epoch of training and a pass of evaluation over the sessions."""
+def padded(sessions: Sessions, longest: int) -> dict[str, Tensor]:
+    """Return a batch, padded to one length as the library's loader does: padding is attended to."""
+    items = pad_sequence(sessions, batch_first=True, padding_value=-1) + 1  # 0 is padding
+    return {ITEM: pad(items, (0, longest - items.shape[1]))}
 
-    def __init__(self, given: dict) -> None:
-        stored = np.load(given["sessions"])
-        items = torch.from_numpy(stored["items"]) + 1  # 0 is padding
-        self.sessions = items.split(np.diff(stored["offsets"]).tolist())
-        self.given = given
-        self.model = build_model(given)
+
+class Model(PeerModel):
+    """The model of the settings."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.size, self.longest = given["evaluation_batch_size"], given["longest"]
+        self.n_added = int(given["task"] == "mlm")
+        """Events that the model adds to sessions in service: a mask at their end."""
+        self.module = build_model(given)
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(),
+            self.module.parameters(),
             lr=given["learning_rate"],
             weight_decay=given["weight_decay"],
             fused=True,
         )
 
-    def batches(self, order: Tensor, size: int) -> list[dict[str, Tensor]]:
-        """Return batches of sessions in this order, each padded to its longest session."""
-        chosen = [self.sessions[row] for row in order.tolist()]
-        parts = [chosen[start : start + size] for start in range(0, len(chosen), size)]
-        return [{ITEM: pad_sequence(part, batch_first=True)} for part in parts]
+    def loss(self, sessions: Sessions) -> Tensor:
+        """Return the loss of a batch in training."""
+        return self.module(padded(sessions, self.longest), training=True)["loss"]
 
-    def fit(self) -> tuple[int, float]:
-        """Train for one epoch; return the sessions and the mean loss."""
-        self.model.train()
-        losses = []
-        order = torch.randperm(len(self.sessions))
-        for batch in self.batches(order, self.given["batch_size"]):
-            loss = self.model(batch, training=True)["loss"]
-            self.optimizer.zero_grad()
-            loss.backward()
-            clip_grad_norm_(self.model.parameters(), self.given["max_grad_norm"])
-            self.optimizer.step()
-            losses.append(loss.item())
-        return len(order), float(np.mean(losses))
+    def scores(self, sessions: Sessions) -> Tensor:
+        """Return the scores that the model gives in service."""
+        batch = padded(sessions, self.longest - self.n_added)
+        return self.module(batch, training=False, testing=False)[:, 1:]  # without padding
 
     @torch.no_grad()
-    def evaluate(self) -> tuple[int, float]:
-        """Predict the last item of each session; return the sessions and recall@20."""
-        self.model.eval()
-        self.model.reset_metrics()
-        order = torch.arange(len(self.sessions))
-        for batch in self.batches(order, self.given["evaluation_batch_size"]):
-            output = self.model(batch, training=False, testing=True)
-            self.model.calculate_metrics(output["predictions"], output["labels"])
-        metrics = self.model.compute_metrics()
-        (recall,) = (
-            value for name, value in flat(metrics).items() if name.endswith("recall_at_20")
-        )
-        return len(order), float(recall)
+    def recall(self, sessions: Sessions) -> float:
+        """Predict the last item of each session; return recall@20."""
+        self.module.eval()
+        self.module.reset_metrics()
+        for start in range(0, len(sessions), self.size):
+            batch = padded(sessions[start : start + self.size], self.longest)
+            output = self.module(batch, training=False, testing=True)
+            self.module.calculate_metrics(output["predictions"], output["labels"])
+        metrics = flat(self.module.compute_metrics())
+        (found,) = (value for name, value in metrics.items() if name.endswith("recall_at_20"))
+        return float(found)
 
 
 def flat(metrics: dict) -> dict:
@@ -121,4 +114,4 @@ def flat(metrics: dict) -> dict:
 
 
 if __name__ == "__main__":
-    run_peer(Study)
+    run_peer(Model)

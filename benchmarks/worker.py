@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-Work = Callable[[], tuple[int, float]]
+Work = Callable[..., tuple[int, float]]
 """Does the work; returns the number of sessions, and what tells whether it is right, as a loss."""
 
 
@@ -28,6 +28,8 @@ class Answer:
     sessions: int
     result: float
     """Loss or recall."""
+    user_seconds: float = 0.0
+    """Of the CPU, over all threads; other programs on the machine hardly change them."""
 
 
 class WorkerError(Exception):
@@ -41,16 +43,18 @@ def settings() -> dict[str, Any]:
 
 
 def answer_requests(works: Mapping[str, Work]) -> None:
-    """Do each work that the standard input names, a line each, until it ends.
+    """Do each work that the standard input asks for until it ends.
 
-    Each answer is a line of JSON, an Answer.
+    Each request is a line of JSON, the name of a work and its arguments; each answer is one too,
+    an Answer.
     """
     with os.fdopen(int(sys.argv[2]), "w") as answers:
         print(json.dumps({"works": list(works)}), file=answers, flush=True)
-        for name in map(str.strip, sys.stdin):
-            start = time.perf_counter()
-            sessions, result = works[name]()
-            answer = Answer(time.perf_counter() - start, sessions, float(result))
+        for name, arguments in map(json.loads, sys.stdin):
+            start, user = time.perf_counter(), os.times().user
+            sessions, result = works[name](**arguments)
+            spent = time.perf_counter() - start, os.times().user - user
+            answer = Answer(spent[0], sessions, float(result), spent[1])
             print(json.dumps(asdict(answer)), file=answers, flush=True)
 
 
@@ -90,15 +94,15 @@ class Worker:
             self.close()
             raise
 
-    def do(self, work: str) -> Answer:
-        """Have it do a work, and wait.
+    def do(self, work: str, **arguments: object) -> Answer:
+        """Have it do a work, with arguments for JSON, and wait.
 
         Raises:
             WorkerError: it ended before it was done.
         """
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended: the missing answer says why
-            print(work, file=self.process.stdin, flush=True)
+            print(json.dumps([work, arguments]), file=self.process.stdin, flush=True)
         return Answer(**self._answer())
 
     def close(self) -> None:

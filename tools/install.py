@@ -114,7 +114,10 @@ def install(environment: Path, *arguments: str) -> None:
     Raises:
         UvError: uv's.
     """
-    command = [UV, "pip", "install", "--no-deps", "--python", environment, *BUILD, *arguments]
+    # Not as this project, whose `[tool.uv]` overrides versions: peers have versions of their own.
+    where = ("--project", ROOT.anchor)
+    command = [UV, *where, "pip", "install", "--no-deps", "--python", environment, *BUILD]
+    command += arguments
     if pip_settings().get("no-index", "").lower() in {"1", "true", "yes", "on"}:
         command.append("--no-index")
     message = ""

@@ -75,6 +75,11 @@ def test_without_a_gpu_torch_is_a_cpu_build_and_cuda_does_not_come(installation)
     assert files_in(rest) == ["lock.txt"]
 
 
+def test_versions_that_the_project_overrides_are_not_those_of_a_peer(installation):
+    _, calls, _ = installation()
+    assert all(call.startswith("--project / pip install ") for call in calls)
+
+
 def test_nothing_but_the_lock_is_installed_or_builds(installation):
     _, calls, _ = installation()
     assert "--require-hashes" in calls[-1]

@@ -143,7 +143,7 @@ def test_a_ready_environment_is_not_set_up_again(project):
 def test_a_peer_is_set_up_beside_our_environment_once(project):
     set_up(project, *STAMPS)
     (project / "benchmarks").mkdir()
-    for name in ("transformers4rec", "rectools"):
+    for name in ("transformers4rec", "rectools", "recbole"):
         shutil.copy(ROOT / "benchmarks" / f"{name}.txt", project / "benchmarks")
     ready = project / "build" / "peers" / "rectools" / ".ready"
     ready.parent.mkdir(parents=True)
@@ -154,6 +154,9 @@ def test_a_peer_is_set_up_beside_our_environment_once(project):
     installed = re.findall(r"tools/install.py (\S+) (\S+)", printed)
     assert installed == [("build/peers/transformers4rec", "benchmarks/transformers4rec.txt")]
     assert printed.splitlines()[-1] == "python -W ignore benchmarks/peers.py"
+    printed = make(project, "--dry-run", "bench-accuracy", "OPTIONS=--epochs 3").stdout
+    assert "tools/install.py build/peers/recbole benchmarks/recbole.txt" in printed
+    assert printed.splitlines()[-1] == "python -W ignore benchmarks/peer_accuracy.py --epochs 3"
 
 
 def environment(folder, owner):

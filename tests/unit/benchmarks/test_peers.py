@@ -26,6 +26,8 @@ print("a line that no one asked for")
 factor = settings().get("factor", 1)
 works = {{"training": lambda: (4, factor * 0.5), "evaluation": lambda: (2, 1.0)}}
 works["failure"] = lambda: sys.exit("out of order")
+works["echo"] = lambda n, loss: (n, loss)
+works["spin"] = lambda n: (sum(i * i for i in range(n)), 0.0)
 answer_requests(works)
 """
 
@@ -96,6 +98,15 @@ def test_a_program_that_ends_is_named_with_its_last_words(fake, tmp_path):
         Worker([sys.executable], missing, {}, tmp_path / "log")
 
 
+def test_a_work_gets_its_arguments_and_the_cpu_time_is_that_of_the_work(fake, tmp_path):
+    with Worker([sys.executable], fake, {}, tmp_path / "log") as worker:
+        answer = worker.do("echo", n=3, loss=0.25)
+        assert (answer.sessions, answer.result) == (3, 0.25)
+        assert answer.user_seconds < 0.1
+        spun = worker.do("spin", n=3_000_000)
+        assert 0.05 < spun.user_seconds < spun.seconds + 0.1
+
+
 def test_ratios_are_taken_within_a_turn():
     def turn(ours, float32, theirs):
         times = {"dayahead": ours, "dayahead float32": float32, "peer": theirs}
@@ -123,7 +134,7 @@ def test_the_table_is_printed_and_kept(programs, tmp_path, monkeypatch, capsys):
     assert "gpt2/clm training, dayahead / peer" in entry["figures"]
 
 
-@pytest.mark.parametrize("peer", ["transformers4rec", "rectools"])
+@pytest.mark.parametrize("peer", ["transformers4rec", "rectools", "recbole"])
 def test_peers_compute_with_our_torch(peer):
     def torch_of(name):
         return re.findall(r"^torch==.*$", (ROOT / name).read_text(), re.MULTILINE)
