@@ -23,6 +23,7 @@ from dayahead.model.output_layer import Columns, Scorer
 from dayahead.train.batches import Sessions
 from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import evaluate
+from dayahead.train.offered import Offered
 from dayahead.train.run import Run
 from dayahead.train.study import Study
 from dayahead.windows.folder import Window, WindowFolder
@@ -114,7 +115,7 @@ class Peer:
         batches = self.loader.evaluation_batches(window, SINGLE)
         targets = self.loader.targets_of(self.loader.evaluation_sessions(window))
         model = ScoredElsewhere(self._scores)
-        return evaluate(model, batches, targets.counts, candidates, CPU).ranks
+        return evaluate(model, batches, targets.counts, Offered(candidates), CPU).ranks
 
     def _scores(self, items: Int[Tensor, " N"], offsets: Int[Tensor, " S1"]) -> Tensor:
         """Return the program's scores of all items after sessions, [S, n_items]."""
