@@ -203,6 +203,8 @@ class MemoryModel:
 
     def _learn(self, window: OpenWindow, update: NetworkUpdate | None) -> float | None:
         """Fit the head on the examples of a window."""
+        if not window.examples:  # no tick had any
+            return None
         new, config = self._scaled(window.examples), self.settings.config
         if not len(new):
             return None
