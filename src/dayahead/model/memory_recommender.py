@@ -34,6 +34,7 @@ from dayahead.model.inputs import vocabulary_columns
 from dayahead.model.model import CountingModel, Floats, Ints, Padded, PairScorer, associations
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import Columns, Scorer
+from dayahead.model.own_items import Reminders, SessionScorer, with_own_items
 from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
 from dayahead.model.tasks import is_before
 from dayahead.windows.items import ItemTable
@@ -51,6 +52,7 @@ class MemoryRecommender(CountingModel):
     Args:
         settings: of memories and head.
         network: a network whose scores are a feature. It is fitted by its own trainer.
+        repeats: the data set's rule for repeats.
     """
 
     has_named_features = True
@@ -60,12 +62,15 @@ class MemoryRecommender(CountingModel):
     )
     read_by_fits_alone = tuple(f"memory.{prefix}" for prefix in TRAINING_STATE)
 
-    def __init__(self, settings: MemorySettings, network: NextItemModel | None = None) -> None:
+    def __init__(
+        self, settings: MemorySettings, network: NextItemModel | None = None, repeats: str = "keep"
+    ) -> None:
         super().__init__()
         self.categories = settings.columns
         self.tick = settings.tick
         self.vectors = settings.vectors
         self._network = network
+        self.reminders = Reminders("auto", 0.0, 1.0, repeats)
         self.memory = MemoryModel(settings)
         self._end = 0
         self._new: list[Clicks] = []
@@ -106,7 +111,7 @@ class MemoryRecommender(CountingModel):
             has_weights=settings.events.weights is not None,
             seed=seed,
         )
-        return cls(of_memory, network)
+        return cls(of_memory, network, statistics.sessions.repeats)
 
     @property
     def network(self) -> NextItemModel | None:
@@ -165,6 +170,7 @@ class MemoryRecommender(CountingModel):
         """Collect train sessions: right-padded columns [B, L]."""
         new = self._clicks(columns, lengths)
         self.popularity += np.bincount(new.items - N_RESERVED, new.worth, minlength=self.n_items)
+        self.count_ends(columns, lengths)
         self._new.append(new)
 
     @property
@@ -284,6 +290,17 @@ class MemoryRecommender(CountingModel):
             return of_prefixes(self._clicks(columns, n_known), network)
 
         return scores
+
+    def session_scorer(
+        self, candidates: Int[Tensor, " C"], *, overwrites: bool = False
+    ) -> SessionScorer:
+        """Return a function that scores candidates and each session's own items.
+
+        Own items that no session had before have no features for the head. Where sessions often end
+        with an item they had, they come first, as in the baselines, else last.
+        """
+        reminders = self.reminders.after_fit(*self.ends.tolist())
+        return with_own_items(self.scorer(candidates), candidates, reminders.of_others)
 
     def explain(
         self, columns: Columns, n_known: Int[Tensor, " 1"], items: Ints, candidates: Ints

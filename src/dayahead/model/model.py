@@ -10,7 +10,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dayahead.core.columns import ITEM_ID, N_RESERVED, WORTH
+from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED, WORTH
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.output_layer import Columns, Scorer
@@ -225,9 +225,16 @@ class CountingModel(Model):
         events = columns[ITEM_ID][is_event].numpy() - N_RESERVED
         worth = columns[WORTH][is_event].double().numpy() if WORTH in columns else None
         self.popularity += np.bincount(events, worth, minlength=self.n_items)
-        last = columns[ITEM_ID].gather(1, lengths[:, None] - 1)
-        is_repeated = ((columns[ITEM_ID] == last) & is_before(lengths - 1, columns[ITEM_ID])).any(1)
-        self.ends += (len(lengths), int(is_repeated.sum()))
+        self.count_ends(columns, lengths)
+
+    def count_ends(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
+        """Count the sessions that end with an item they already had; the past does not count."""
+        items = columns[ITEM_ID]
+        last = items.gather(1, lengths[:, None] - 1)
+        is_repeated = (items == last) & is_before(lengths - 1, items)
+        if IS_PAST in columns:
+            is_repeated &= columns[IS_PAST] != 1
+        self.ends += (len(lengths), int(is_repeated.any(1).sum()))
 
     def finish_window(self) -> float | None:
         """Add what was counted to the counts of earlier windows; return the loss, if any."""

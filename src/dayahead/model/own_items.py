@@ -80,6 +80,8 @@ class Scored:
 
 
 SessionScorer = Callable[[Columns, Int[Tensor, " B"]], Scored]
+OwnScores = Callable[[Float[Tensor, "B C"], OwnItems], Float[Tensor, "B N"]]
+"""Scores a session's own items that are no candidates, and may change the candidates' scores."""
 
 
 def leaving_out(scorer: SessionScorer, is_left_out: Bool[Tensor, " n"] | None) -> SessionScorer:
@@ -138,10 +140,25 @@ class Reminders:
             values = _lowest(scores) - 1 - own.steps
             scores[rows, columns] = values[rows, at]
             return others
-        is_reminded = own.steps >= FIRST_STEP.get(self.repeats, own.steps.shape[1])
+        is_reminded = own.steps >= self._first_step(own)
         values = self._raised(known, _highest(scores), own)
         scores[rows, columns] = torch.where(is_reminded, values, known)[rows, at]
         return torch.where(own.is_other & is_reminded, values, others)
+
+    def of_others(self, scores: Float[Tensor, "B C"], own: OwnItems) -> Float[Tensor, "B N"]:
+        """Return the scores of own items without a column; those of the candidates stay.
+
+        The rule first ranks them above all candidates, any other one below.
+        """
+        lowest = torch.full(own.items.shape, -torch.inf, device=scores.device)
+        if self.rule != "first":
+            return lowest
+        is_reminded = own.is_other & (own.steps >= self._first_step(own))
+        return torch.where(is_reminded, _highest(scores) + own.positions, lowest)
+
+    def _first_step(self, own: OwnItems) -> int:
+        """Return the events from a session's end to the first item that may come again."""
+        return FIRST_STEP.get(self.repeats, own.steps.shape[1])
 
     def _raised(
         self, known: Float[Tensor, "B N"], highest: Float[Tensor, "B 1"], own: OwnItems
@@ -155,7 +172,7 @@ class Reminders:
 
 
 def with_own_items(
-    scorer: Scorer, candidates: Int[Tensor, " C"], reminders: Reminders | None
+    scorer: Scorer, candidates: Int[Tensor, " C"], reminders: OwnScores | None
 ) -> SessionScorer:
     """Return a function that scores candidates and each session's own items.
 

@@ -36,7 +36,8 @@ def best_first(architecture, session, candidates=CANDIDATES, log=LOG, **settings
     model = baseline(architecture, 5, model=settings)
     count_window(model, log)
     rows, n_known = padded([session, [A]])
-    scored = model.session_scorer(candidates)({"item_id": rows}, n_known)
+    columns = {"item_id": rows, "event_time": torch.full_like(rows, 10**12)}
+    scored = model.session_scorer(candidates)(columns, n_known)
     found = dict(zip(candidates.tolist(), scored.scores[0].tolist(), strict=True))
     others = zip(scored.items[0].tolist(), scored.item_scores[0].tolist(), strict=True)
     found |= {item: score for item, score in others if item and score > -torch.inf}
@@ -77,6 +78,28 @@ def test_own_items_stand_before_or_below_all_others_which_keep_their_order(archi
     others = [item for item in best_first(architecture, [B, NEW, A]) if item not in {A, B}]
     assert first == [A, NEW, B, *others]
     assert none == [*others, A, B]
+
+
+@pytest.mark.parametrize(
+    ("log", "first"),
+    [
+        (LOG, [NEW]),  # 20 % of the sessions end with an item they already had
+        ([[A, B, A], *[[B, C], [A, B], [C, D]] * 3], []),  # 10 %: last, as what has no score
+    ],
+)
+def test_memory_ranks_new_own_items_first_where_items_often_come_again(log, first):
+    found = best_first("memory", [A, NEW, B], log=log)
+    assert [item for item in found if item == NEW] == first
+    assert found[: len(first)] == first
+    assert set(found) - {NEW} == set(CANDIDATES.tolist())
+
+
+def test_the_past_is_no_event_of_a_session_that_ends_with_an_own_item():
+    model = baseline("memory", 5)
+    rows, lengths = padded([[A, B, A], [A, B, A]])
+    is_past = torch.tensor([[1, 0, 0], [0, 0, 0]])
+    model.count_ends({"item_id": rows, "_is_past": is_past}, lengths)
+    assert model.ends.tolist() == [2, 1]
 
 
 @pytest.mark.parametrize("architecture", REMINDING)
