@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 from dayahead.config.baselines import MEMORY, baselines_beside
 from dayahead.config.params import Params
 from dayahead.core.columns import ITEM_ID, ROLES
+from dayahead.core.errors import DayaheadError
 from dayahead.core.phases import PhaseRow, Stopwatch, peak_memory
 from dayahead.distributed.launch import run_alone
 from dayahead.distributed.process import Process
@@ -41,6 +43,10 @@ KINDS = (
 CELL_BYTES = 6
 """Of a feature of a candidate in an example of the head: float32, then float16."""
 SAMPLED = "sampled_softmax"
+
+
+class CalibrationError(DayaheadError):
+    """Nothing could be measured."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +93,18 @@ def calibrate(study: Study) -> Calibration:
 
     Raises:
         ConfigError: as `train`.
+        CalibrationError: the process has ended early.
     """
     select_windows(WindowFolder(study.windows), study.params)  # its errors, before anything starts
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as pool:
-        return pool.submit(_calibrate, study).result()
+        try:
+            return pool.submit(_calibrate, study).result()
+        except BrokenProcessPool:
+            raise CalibrationError(
+                "the process that measures the first windows has ended early, perhaps for want of "
+                "memory; free some, or set model.network to none or memory.n_examples lower"
+            ) from None
 
 
 def _calibrate(study: Study) -> Calibration:

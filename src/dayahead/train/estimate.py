@@ -16,7 +16,13 @@ from dayahead.config.baselines import MEMORY, baselines_beside
 from dayahead.config.params import Params
 from dayahead.distributed.launch import main_process
 from dayahead.train.cached_windows import CachedWindows
-from dayahead.train.calibration import Calibration, Measured, StepTime, calibrate
+from dayahead.train.calibration import (
+    Calibration,
+    CalibrationError,
+    Measured,
+    StepTime,
+    calibrate,
+)
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.checks import select_windows
 from dayahead.train.compared_baselines import baseline_study
@@ -154,7 +160,11 @@ def announce(study: Study) -> None:
     works = (work_of(folder, study.params, windows, index) for index in range(len(windows)))
     if sum(_passes(work, study.params) for work in works if work.window in left) < LEAST_PASSES:
         return
-    found = estimate(study, calibrate(study), left)
+    try:
+        found = estimate(study, calibrate(study), left)
+    except CalibrationError as error:  # the study itself may do
+        _log.warning("train: no estimate: %s", error)
+        return
     if found.seconds > LEAST_SECONDS:
         _log.info("train: %s", found.line())
 

@@ -21,6 +21,7 @@ from support.memory_models import MEMORY_WITH_GPT2
 from support.project_copy import ROOT
 from support.tiny_settings import merge_sections, tiny_params, tiny_study
 from support.window_folders import day, markov_days, write_window_folder
+from support.worker_studies import killed
 
 N_DAYS, N_SESSIONS = 4, 40
 DAYS = markov_days(N_DAYS, N_SESSIONS, 15)
@@ -161,6 +162,15 @@ def test_a_long_study_is_announced_without_what_is_cached(windows, tmp_path, mon
     [line] = caplog.messages
     assert line.startswith("train: about ")
     assert "for 3 windows" in line
+
+
+def test_a_measuring_process_that_is_killed_stops_no_study(windows, tmp_path, monkeypatch, caplog):
+    study = tiny_study(windows, tmp_path)
+    monkeypatch.setattr(calibration, "_calibrate", killed)
+    monkeypatch.setattr(estimate, "LEAST_PASSES", 1)
+    announce(study)
+    [line] = caplog.messages
+    assert line.startswith("train: no estimate: the process that measures the first windows has")
 
 
 @pytest.mark.parametrize("sections", [{"model": {"architecture": "popularity"}}, MEMORY_WITH_GPT2])
