@@ -300,7 +300,9 @@ class MemoryRecommender(CountingModel):
         with an item they had, they come first, as in the baselines, else last.
         """
         reminders = self.reminders.after_fit(*self.ends.tolist())
-        return with_own_items(self.scorer(candidates), candidates, reminders.of_others)
+        return with_own_items(
+            self.scorer(candidates, overwrites=overwrites), candidates, reminders.of_others
+        )
 
     def explain(
         self, columns: Columns, n_known: Int[Tensor, " 1"], items: Ints, candidates: Ints

@@ -84,13 +84,11 @@ OwnScores = Callable[[Float[Tensor, "B C"], OwnItems], Float[Tensor, "B N"]]
 """Scores a session's own items that are no candidates, and may change the candidates' scores."""
 
 
-def leaving_out(scorer: SessionScorer, is_left_out: Bool[Tensor, " n"] | None) -> SessionScorer:
-    """Return a scorer without own items that no session may get; None: all may be got.
+def leaving_out(scorer: SessionScorer, is_left_out: Bool[Tensor, " n"]) -> SessionScorer:
+    """Return a scorer without own items that no session may get.
 
     `is_left_out` is by catalogue index; items from n on are not left out.
     """
-    if is_left_out is None:
-        return scorer
 
     def scored(columns: Columns, n_known: Int[Tensor, " B"]) -> Scored:
         found = scorer(columns, n_known)

@@ -136,7 +136,7 @@ def evaluate(
         torch.from_numpy(each).long().to(device) for each in (offered.candidates, n_targets)
     )
     # Each part is ranked before the next one is scored, so the buffer of scores is reused.
-    scorer = session_scorer(model, offered, device)
+    scorer = session_scorer(model, wanted, offered)
     found = FoundRanks(int(counts.sum()), best, len(wanted), process)
     ranks_of = ShardedRanking(model.shard, wanted, best.n_ranked)
     most_rows = max(1, SCORES_AT_ONCE // max(1, len(wanted)))
@@ -146,14 +146,15 @@ def evaluate(
     return found.joined()
 
 
-def session_scorer(model: Model, offered: Offered, device: torch.device) -> SessionScorer:
-    """Return what scores the items that sessions may get; it reuses its buffer of scores."""
-    wanted = torch.from_numpy(offered.candidates).long().to(device)
-    left_out = offered.is_withdrawn
-    return leaving_out(
-        model.session_scorer(wanted, overwrites=True),
-        None if left_out is None else torch.from_numpy(left_out).to(device),
-    )
+def session_scorer(model: Model, wanted: Int[Tensor, " C"], offered: Offered) -> SessionScorer:
+    """Return what scores the items that sessions may get; it reuses its buffer of scores.
+
+    `wanted` are the candidates of `offered`, on the device of the process.
+    """
+    scorer, left_out = model.session_scorer(wanted, overwrites=True), offered.is_withdrawn
+    if left_out is None:
+        return scorer
+    return leaving_out(scorer, torch.from_numpy(left_out).to(wanted.device))
 
 
 def _synchronised_prefixes(

@@ -124,7 +124,7 @@ def evaluate_live(
         model.advance(tick)
         now = offered(tick)
         wanted = torch.from_numpy(now.candidates).long().to(process.device)
-        scorer = session_scorer(model, now, process.device)
+        scorer = session_scorer(model, wanted, now)
         size = min(own_batch, max(1, SCORES_AT_ONCE // max(1, len(wanted))))
         for request, ranks in zip(requests, found, strict=True):
             ranks_of = ShardedRanking(model.shard, wanted, request.best.n_ranked)
