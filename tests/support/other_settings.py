@@ -99,6 +99,7 @@ OTHER = {
         "n_earlier": 2,
         "n_best": 2,
         "max_sessions": 10,
+        "max_pairs": 1_000,
         "fade": 0.5,
         "reach": 2,
         "backward": 0.2,

@@ -77,6 +77,9 @@ class MemoryConfig:
     """Neighbours whose items are evidence; 0: none are looked for."""
     max_sessions: Count
     """Sessions held, the newest."""
+    max_pairs: Annotated[int, Field(ge=1, le=1_000_000_000)]
+    """Pairs of items held, those with the largest counts; 80 bytes each, three times that while a
+    window is counted."""
     fade: Share
     """Factor by which the weight of a shared item falls per event from the session's end."""
     reach: Count

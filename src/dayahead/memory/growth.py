@@ -1,5 +1,6 @@
 """Growth: what happened to sessions since they were counted last."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -40,6 +41,20 @@ class Growth:
         is_end = np.zeros(len(self.sessions.items), bool)
         is_end[self.sessions.last[self.is_ended]] = True
         return is_end
+
+    def parts(self, n_clicks: int) -> Iterator[tuple["Growth", slice]]:
+        """Yield consecutive rows of at most so many clicks, or one row, and which clicks they are.
+
+        Without rows there is one part.
+        """
+        offsets, start = self.sessions.offsets, 0
+        while not start or start < len(self.ids):
+            end = int(np.searchsorted(offsets, offsets[start] + n_clicks, side="right")) - 1
+            rows = np.arange(start, min(max(end, start + 1), len(self.ids)))
+            numbers = self.n_counted[rows], self.is_ended[rows], self.ids[rows]
+            part = Growth(self.sessions.take(rows), *numbers)
+            yield part, slice(offsets[start], offsets[start] + len(part.sessions.items))
+            start += max(1, len(rows))
 
     def with_new_clicks(self) -> "Growth":
         """Leave out the sessions that have ended without a new click."""

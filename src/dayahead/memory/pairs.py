@@ -1,17 +1,28 @@
 """Pair memory: decayed counts of how often item b followed, or occurred with, item a."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from dayahead.core.columns import N_RESERVED
 from dayahead.core.ragged import step_of_each
 from dayahead.memory.candidates import Proposal
-from dayahead.memory.clicks import Clicks, Ints
+from dayahead.memory.clicks import Clicks, Flags, Ints
+from dayahead.memory.compiled import compiled
 from dayahead.memory.evidence import CountMemory, channels, log_share, nearest
 from dayahead.memory.growth import Growth
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.table import Columns, DecayedTable, Floats, Floats32, Lookup, Moment, Sums
+from dayahead.memory.table import (
+    Columns,
+    DecayedTable,
+    Floats,
+    Floats32,
+    Lookup,
+    Moment,
+    SortedCells,
+    Sums,
+)
 
 KINDS = ("next", "first", "end", "forward", "backward")
 """What a channel counts of items a -> b:
@@ -24,6 +35,8 @@ backward  b comes before a, with weight 1 / distance
 """
 REACH = 20
 """Largest distance of a pair, in clicks, and the number of a prefix's last clicks that are read."""
+CLICKS = 1 << 19
+"""Most clicks of which pairs are counted at once: bounds memory."""
 FADE = 0.5
 """Weight of each click of a prefix, relative to the click after it."""
 SHARES = {
@@ -54,7 +67,9 @@ class PairMemory(CountMemory):
         self.names = tuple(f"pair.{channel.name}" for channel in self.channels)
         half_lives = tuple(channel.half_life.windows for channel in self.channels)
         self.n_masses = len(self.names)
-        self.table = DecayedTable(half_lives, is_live=settings.tick > 0)
+        self.table = DecayedTable(
+            half_lives, is_live=settings.tick > 0, n_most=settings.config.max_pairs
+        )
         self.tables = {"counts": self.table}
         self.prior: Floats32 = np.array([1 if each < 1 else 3 for each in half_lives], np.float32)
         self.base = nearest(self.channels, "next", 4.0)
@@ -72,24 +87,11 @@ class PairMemory(CountMemory):
 
     def add(self, growth: Growth, ages: Floats, elapsed: float) -> None:
         """Let `elapsed` windows pass, then add new clicks; all clicks are `ages` windows old."""
-        sessions = growth.sessions
-        before, after, kinds = _pairs(growth)
-        worth = kinds[:, self._kind_of] * 2.0 ** (-ages[after, None] / self.table.half_lives)
-        rows, columns = sessions.items[before], sessions.items[after]
-        # An item counts what its own click is worth, whichever of the two it is.
-        of_before, of_after = (sessions.worth_of(each)[:, None] for each in (before, after))
-        self.table.add(
-            # One table for both: backward channels are under (b, a), all others under (a, b).
-            np.append(rows, columns),
-            np.append(columns, rows),
-            np.concatenate(
-                [
-                    worth * (of_after * ~self._is_backward),
-                    worth * (of_before * self._is_backward),
-                ]
-            ),
-            elapsed,
-        )
+        for part, clicks in growth.parts(CLICKS):
+            decays = 2.0 ** (-ages[clicks, None] / self.table.half_lives)  # [N, K]
+            cells = _cells(_pairs(part), decays, self._kind_of, self._is_backward)
+            self.table.merge(SortedCells(*cells), elapsed)
+            elapsed = 0.0
 
     def lookups(self, prefixes: Clicks, now: Moment) -> list[Lookup]:
         """Return the rows of the last clicks."""
@@ -145,8 +147,23 @@ class PairMemory(CountMemory):
         return shares
 
 
-def _pairs(growth: Growth) -> tuple[Ints, Ints, Floats]:
-    """Return the earlier and the later click of each pair to count, and its weight [P, kinds]."""
+class Pairs(NamedTuple):
+    """P pairs of clicks of the same session, one after the other."""
+
+    before: Ints
+    """[P] the earlier click."""
+    after: Ints
+    """[P] the later one."""
+    kinds: Floats
+    """[P, kinds] weight of the pair in each of KINDS."""
+    items: Ints
+    """[N] item of each click."""
+    worth: Floats
+    """[N] what each click counts."""
+
+
+def _pairs(growth: Growth) -> Pairs:
+    """Return the pairs that are to be counted."""
     sessions = growth.sessions
     clicks = np.arange(len(sessions.items))
     n_after = np.minimum(sessions.offsets[1:].repeat(sessions.lengths) - clicks - 1, REACH)
@@ -159,4 +176,46 @@ def _pairs(growth: Growth) -> tuple[Ints, Ints, Floats]:
     is_next = (distances == 1) & is_new
     is_first = is_next & np.isin(before, sessions.offsets[:-1])
     met = is_new / distances
-    return before, after, np.stack([is_next, is_first, is_end, met, met], axis=1)
+    kinds = np.stack([is_next, is_first, is_end, met, met], axis=1)
+    worth = np.broadcast_to(sessions.worth_of(clicks), len(clicks))
+    return Pairs(before, after, kinds, sessions.items, np.ascontiguousarray(worth))
+
+
+def _cells(
+    pairs: Pairs, decays: Floats, kind_of: Ints, is_backward: Flags
+) -> tuple[Ints, Columns, Floats]:
+    """Return the sums [M, K] over pairs: backward channels under (b, a), the others under (a, b).
+
+    Memory is 60 bytes per pair, besides the sums.
+    """
+    before, after = pairs.items[pairs.before], pairs.items[pairs.after]
+    order = np.lexsort([np.append(after, before), np.append(before, after)])
+    return _summed_pairs(order, pairs, decays, kind_of, is_backward)
+
+
+@compiled
+def _summed_pairs(
+    order: Ints, pairs: Pairs, decays: Floats, kind_of: Ints, is_backward: Flags
+) -> tuple[Ints, Columns, Floats]:
+    # Names of their own, as Numba counts a reference each time that a tuple's array is read.
+    before, after, kinds, items, worth = pairs
+    size, n_channels = len(order), len(kind_of)
+    rows, columns = np.empty(size, np.int64), np.empty(size, np.int32)
+    sums = np.empty((size, n_channels), np.float64)
+    end = 0
+    for i in order:
+        is_reverse = i >= len(before)
+        pair = i - len(before) if is_reverse else i
+        click, later = before[pair], after[pair]
+        # An item counts what its own click is worth, whichever of the two it is.
+        row, column, counts = items[click], items[later], worth[later]
+        if is_reverse:
+            row, column, counts = column, row, worth[click]
+        if end == 0 or row != rows[end - 1] or column != columns[end - 1]:
+            rows[end], columns[end] = row, column
+            sums[end] = 0.0
+            end += 1
+        for k in range(n_channels):
+            if is_backward[k] == is_reverse:
+                sums[end - 1, k] += kinds[pair, kind_of[k]] * decays[later, k] * counts
+    return rows[:end].copy(), columns[:end].copy(), sums[:end].copy()

@@ -81,8 +81,8 @@ class Lookup(NamedTuple):
         return sums
 
 
-class _Sorted(NamedTuple):
-    """Cells before they are indexed."""
+class SortedCells(NamedTuple):
+    """Distinct cells before they are indexed, ascending by row and column."""
 
     rows: Ints
     columns: Columns
@@ -96,7 +96,7 @@ def no_cells(n_channels: int) -> Cells:
     return Cells(no, np.zeros(1, np.int64), np.zeros(0, np.int32), none, none)
 
 
-def _indexed(cells: _Sorted) -> Cells:
+def _indexed(cells: SortedCells) -> Cells:
     rows, columns, values = cells
     if not len(rows):
         return no_cells(values.shape[1])
@@ -107,9 +107,9 @@ def _indexed(cells: _Sorted) -> Cells:
     return Cells(rows[starts], offsets, columns, values.astype(np.float32, copy=False), masses)
 
 
-def _flat(cells: Cells) -> _Sorted:
+def _flat(cells: Cells) -> SortedCells:
     rows = cells.rows.repeat(np.diff(cells.offsets))
-    return _Sorted(rows, cells.columns, cells.values)
+    return SortedCells(rows, cells.columns, cells.values)
 
 
 class DecayedTable:
@@ -120,12 +120,17 @@ class DecayedTable:
     al. 1996).
     """
 
-    parts = _Sorted._fields
+    parts = SortedCells._fields
     """Names of the tensors of its state."""
 
-    def __init__(self, half_lives: tuple[float, ...], *, is_live: bool = False) -> None:
+    def __init__(
+        self, half_lives: tuple[float, ...], *, is_live: bool = False, n_most: int | None = None
+    ) -> None:
         self.half_lives = np.array(half_lives)
         self.is_live = is_live
+        self.n_most = n_most
+        """Most cells held; None: any number. Where there are more, those with the lowest values
+        are dropped."""
         self.cells = self.recent = no_cells(len(half_lives))
         """The two levels; `recent` is as of the last addition."""
         self.decay = np.ones(len(half_lives))
@@ -146,22 +151,40 @@ class DecayedTable:
 
     def add(self, rows: Ints, columns: Ints, values: Floats, elapsed: float) -> None:
         """Let `elapsed` windows pass, then add values [M, K] to the cells; equal cells sum."""
-        new = _Sorted(*_summed(np.lexsort([columns, rows]), rows, columns, values))
+        order = np.lexsort([columns, rows])
+        self.merge(SortedCells(*_summed(order, rows, columns, values)), elapsed)
+
+    def merge(self, new: SortedCells, elapsed: float) -> None:
+        """Let `elapsed` windows pass, then add cells."""
         factors = 2.0 ** (-elapsed / self.half_lives)
         if not self.is_live:
-            self.cells = _merged(self.cells, new, factors, FLOOR)
+            self.cells = self._held(_merged_cells(_flat(self.cells), new, factors, FLOOR))
             return
         self.decay = self.decay * factors
-        self.recent = _merged(self.recent, new, factors, 0.0)
+        merged = _merged_cells(_flat(self.recent), new, factors, 0.0)
+        self.recent = _indexed(SortedCells(*merged))
         if len(self.recent.columns) * LEVEL_RATIO > len(self.cells.columns):
             self.compact()
 
     def compact(self) -> None:
         """Move all cells to the first level."""
         if len(self.recent.columns) or (self.decay != 1).any():
-            self.cells = _merged(self.cells, _flat(self.recent), self.decay, FLOOR)
+            recent = _flat(self.recent)
+            self.cells = self._held(_merged_cells(_flat(self.cells), recent, self.decay, FLOOR))
             self.recent = no_cells(len(self.half_lives))
             self.decay = np.ones(len(self.half_lives))
+
+    def _held(self, merged: tuple[Ints, Columns, Floats32]) -> Cells:
+        """Return the cells that are held of these."""
+        n_extra = len(merged[0]) - self.n_most if self.n_most is not None else 0
+        if n_extra > 0:
+            # Cells are equally large where a window brings more than are held: the order decides.
+            order = np.argsort(merged[2].max(1), kind="stable")
+            is_held = np.ones(len(order), bool)
+            is_held[order[:n_extra]] = False
+            rows, columns, values = merged
+            merged = rows[is_held], columns[is_held], values[is_held]
+        return _indexed(SortedCells(*merged))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Rows int64 [N], columns int32 [N] and values float32 [N, K] of all cells, compacted."""
@@ -170,14 +193,9 @@ class DecayedTable:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Replace all cells."""
-        self.cells = _indexed(_Sorted(*(state[name].numpy() for name in self.parts)))
+        self.cells = _indexed(SortedCells(*(state[name].numpy() for name in self.parts)))
         self.recent = no_cells(len(self.half_lives))
         self.decay = np.ones(len(self.half_lives))
-
-
-def _merged(old: Cells, new: _Sorted, factors: Floats, floor: float) -> Cells:
-    """Add new cells to old ones, which decay; drop those at or below a floor in all channels."""
-    return _indexed(_Sorted(*_merged_cells(_flat(old), new, factors, floor)))
 
 
 @compiled
@@ -199,7 +217,7 @@ def _summed(order: Ints, rows: Ints, columns: Ints, values: Floats) -> tuple[Int
 
 
 @compiled
-def _key(cells: _Sorted, i: int) -> tuple[np.int64, np.int64]:
+def _key(cells: SortedCells, i: int) -> tuple[np.int64, np.int64]:
     """Return row and column of a cell; past the end a key larger than all others."""
     if i < len(cells.rows):
         return cells.rows[i], np.int64(cells.columns[i])
@@ -208,8 +226,9 @@ def _key(cells: _Sorted, i: int) -> tuple[np.int64, np.int64]:
 
 @compiled
 def _merged_cells(
-    old: _Sorted, new: _Sorted, factors: Floats, floor: float
+    old: SortedCells, new: SortedCells, factors: Floats, floor: float
 ) -> tuple[Ints, Columns, Floats32]:
+    """Add new cells to old ones, which decay; drop those at or below a floor in all channels."""
     size = len(old.rows) + len(new.rows)
     rows, columns = np.empty(size, np.int64), np.empty(size, np.int32)
     values = np.zeros((size, len(factors)), np.float32)

@@ -130,6 +130,17 @@ def test_a_state_brings_back_every_cell():
     assert all(isinstance(tensor, torch.Tensor) for tensor in table.state_dict().values())
 
 
+@pytest.mark.parametrize("is_live", [False, True])
+def test_where_there_are_too_many_cells_those_with_the_lowest_values_go(is_live):
+    table = DecayedTable((1.0, 2.0), is_live=is_live, n_most=2)
+    add(table, [((A, B), [3, 1]), ((A, C), [1, 4]), ((B, C), [2, 2])])
+    table.compact()
+    assert contents(table).keys() == {(A, B), (A, C)}
+    add(table, [((C, A), [9, 9])], elapsed=1.0)
+    table.compact()
+    assert contents(table).keys() == {(A, C), (C, A)}
+
+
 def test_two_levels_hold_what_one_does():
     """However much is in the second level, counts are those of a table that is rebuilt."""
     dice = np.random.default_rng(0)
