@@ -37,7 +37,7 @@ def test_the_second_clone_trains_nothing_and_then_the_new_window_alone(clones):
     second.run("dvc pull -q --run-cache")
     assert second.outputs() == first.outputs()
     pulled = second.run("python -m dayahead cache pull")
-    assert re.search(r"^fits +3 ", pulled, re.M), pulled
+    assert re.search(r"^fits +4 ", pulled, re.M), pulled
     again = second.run("python -m dayahead cache pull")
     assert re.search(r"^all +0 +0 +0\.0 +\d+$", again, re.M), again
     output = second.run("dvc repro")
@@ -51,9 +51,9 @@ def test_the_second_clone_trains_nothing_and_then_the_new_window_alone(clones):
     evaluated = re.findall(r"window \d.*?: (\S+) ndcg.*?(, from the cache)?$", output, re.M)
     new_windows = [window for window, cached in evaluated if not cached]
     assert new_windows == ["2026-01-05"]
-    assert second.n_cached("evaluations") == before + 3
+    assert second.n_cached("evaluations") == before + 4
     first.run("dvc repro -q -f download")
     first.run("dvc repro -q")
     assert second.outputs() == first.outputs()
     sent = second.run("python -m dayahead cache push")
-    assert re.search(r"^evaluations +3 +\d+ +[\d.]+ +9$", sent, re.M), sent
+    assert re.search(r"^evaluations +4 +\d+ +[\d.]+ +12$", sent, re.M), sent

@@ -19,6 +19,7 @@ from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import OutputLayer, softmax_loss
+from dayahead.model.own_items import Scored
 from dayahead.model.rng import StepRandom
 from dayahead.model.tensor_files import (
     ShardedTensor,
@@ -71,9 +72,12 @@ def compare_ranks(process: Process, folder: Path) -> None:
     own = slice(shard.rank, None, shard.world_size)  # more rows on some ranks than on others
     is_same = {}
     for name, candidates in CANDIDATES.items():
-        whole = ShardedRanking(WHOLE, candidates, n_best=5)(scores[:, candidates - 2], targets)
+        every = _without_own(scores[:, candidates - 2], len(targets))
+        whole = ShardedRanking(WHOLE, candidates, n_best=5)(every, targets)
         local = _local_scores(scores, shard, candidates)
-        sharded = ShardedRanking(shard, candidates, n_best=5)(local, targets[own])
+        sharded = ShardedRanking(shard, candidates, n_best=5)(
+            _without_own(local, len(targets[own])), targets[own]
+        )
         is_same[name] = [
             bool(one[own].equal(part)) for one, part in zip(whole, sharded, strict=True)
         ]
@@ -160,6 +164,12 @@ def _local_scores(scores: Tensor, shard: Shard, candidates: Tensor) -> Tensor:
     """Scores of the candidates held here, for the targets of all ranks in order."""
     by_rank = torch.cat([scores[rank :: shard.world_size] for rank in range(shard.world_size)])
     return by_rank[:, candidates[(candidates - 2) % shard.world_size == shard.rank] - 2]
+
+
+def _without_own(scores: Tensor, n_targets: int) -> Scored:
+    """Scores of candidates for sessions without items of their own."""
+    no_items = torch.zeros(n_targets, 1, dtype=torch.int64)
+    return Scored(scores, no_items, torch.full((n_targets, 1), -torch.inf))
 
 
 def _differences(

@@ -84,8 +84,8 @@ def _started(config: MachineConfig, scratch: Path, limit: int) -> Iterator[Clien
     try:
         # By address: a client of the cluster object would wait for all workers.
         with Client(cluster.scheduler_address) as client:
-            with counted("cluster"), suppress(TimeoutError):  # go on with those that started
-                client.wait_for_workers(n_workers, timeout=START_SECONDS)
+            with counted("cluster"):
+                _wait(client, cluster, n_workers)
             if not client.ncores():
                 raise DataError(
                     f"preprocess: no Dask worker started within {START_SECONDS} s, for lack of "
@@ -96,6 +96,17 @@ def _started(config: MachineConfig, scratch: Path, limit: int) -> Iterator[Clien
         # A worker that was killed at its start can keep the cluster from closing.
         with counted("cluster"), suppress(TimeoutError):
             cluster.close(timeout=END_SECONDS)
+
+
+def _wait(client: Client, cluster: LocalCluster, n_workers: int) -> None:
+    """Wait until workers have started; go on with those that have."""
+    try:
+        client.wait_for_workers(n_workers, timeout=START_SECONDS)
+    except TimeoutError:
+        # Dask puts no other worker in the place of one that died as it started.
+        cluster.scale(2 * n_workers - len(client.nthreads()))
+        with suppress(TimeoutError):
+            client.wait_for_workers(n_workers, timeout=START_SECONDS)
 
 
 def _connected(address: str) -> Client:

@@ -163,12 +163,13 @@ def rank_sessions(model: RankingModel, asked: Asked, allowed: Filter) -> Ranked:
     """
     sessions, is_cold = asked.sessions, asked.is_cold
     cold_start = np.array([each.cold_start for each in allowed.options])
-    wanted = np.array([each.top_k for each in allowed.options], np.int64)
+    longest = int(sessions.lengths.max())
+    # Items of the session that are no candidates may be recommended too.
+    n_most = len(model.candidates) + longest
+    wanted = np.array([min(each.top_k, n_most) for each in allowed.options], np.int64)
     is_popular = is_cold & (cold_start == "popularity")
     is_refused = is_cold & (cold_start == "refuse")
-    n, longest = len(sessions), int(sessions.lengths.max())
-    # Items of the session that are no candidates may be recommended too.
-    k = min(int(wanted.max(initial=0)), len(model.candidates) + longest)
+    n, k = len(sessions), int(wanted.max(initial=0))
     items, highest, counts = np.zeros((n, k), np.int64), np.zeros((n, k), np.float32), wanted * 0
     size = min(BATCH, rows_per_chunk(len(model.candidates), SCORES_MIB))
 

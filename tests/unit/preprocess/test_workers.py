@@ -63,7 +63,7 @@ def test_the_environment_names_the_scheduler():
     script = (
         "from pathlib import Path; from support.builders import machine_config\n"
         "from dayahead.preprocess.workers import workers; from distributed import get_worker\n"
-        "with workers(machine_config(), 'cpu', Path(), is_small=True) as started:\n"
+        "with workers(machine_config(), Path(), is_small=True) as started:\n"
         "    where = started.executor.submit(lambda: get_worker().scheduler.address)\n"
         "    print(where.result())"
     )
@@ -127,6 +127,7 @@ def test_the_first_error_is_raised_and_tasks_that_wait_are_cancelled(tmp_path):
 
 @pytest.mark.slow
 def test_a_worker_that_is_killed_as_it_starts_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.setattr("dayahead.preprocess.workers.START_SECONDS", 20)
     monkeypatch.setattr("dayahead.preprocess.workers.END_SECONDS", 1)
     before = set(psutil.Process().children())
 

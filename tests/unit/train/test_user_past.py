@@ -96,7 +96,7 @@ def test_a_model_learns_from_the_past(folder, tmp_path, architecture, task):
     """If a target leaked, sessions without a past would be predicted correctly too."""
     for past_length, has_learned in ((3, True), (0, False)):
         out = tmp_path / str(past_length)
-        study(folder, out, architecture, task, epochs=12, past_length=past_length)
+        study(folder, out, architecture, task, epochs=20, past_length=past_length)
         is_right = ranks_of(out, day(1)) == 1
         assert is_right[:N_WITHOUT_PAST].mean() < 0.6
         assert (is_right[N_WITHOUT_PAST:].mean() > 0.8) == has_learned
