@@ -127,7 +127,8 @@ class HuggingFaceBackbone(nn.Module):
         if self.mask_style == "padding":
             return {"attention_mask": is_event.to(inputs.dtype)}
         steps = torch.arange(inputs.shape[1], device=inputs.device)
-        is_later = (steps > steps[:, None]).expand(len(inputs), -1, -1)
+        # Not len(inputs): torch.export traces a length as a constant.
+        is_later = (steps > steps[:, None]).expand(inputs.shape[0], -1, -1)
         return self._pair_masks(is_later, inputs.dtype)
 
     def _pair_masks(
@@ -151,7 +152,7 @@ class HuggingFaceBackbone(nn.Module):
         with only one key, softmax attention would be 1 whatever its relative position.
         """
         separator = self.transformer.get_input_embeddings().weight  # [1, D], otherwise unused
-        separated = torch.cat([separator.expand(len(inputs), 1, -1), inputs], dim=1)
+        separated = torch.cat([separator.expand(inputs.shape[0], 1, -1), inputs], dim=1)
         is_hidden = nn.functional.pad(is_hidden, (1, 0, 1, 0))
         is_hidden[:, 0, 1:] = True  # else the separator would pass information between events
         steps = torch.arange(separated.shape[1], device=inputs.device)

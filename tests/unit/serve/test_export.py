@@ -24,6 +24,7 @@ NETWORKS = [
     pytest.param("bert", "mlm", (), marks=pytest.mark.slow),
     pytest.param("xlnet", "clm", (), marks=pytest.mark.slow),
     pytest.param("xlnet", "mlm", (), marks=pytest.mark.slow),
+    pytest.param("xlnet", "plm", (), marks=pytest.mark.slow),
     pytest.param("electra", "rtd", (), marks=pytest.mark.slow),
 ]
 SESSIONS = [[1, 2, 3], [4], [99, 5, 6, 7, 8], [3, 99]]
@@ -104,12 +105,6 @@ def test_what_is_no_network_is_refused(saved_model, tmp_path, architecture):
         ConfigError, match=rf"export: {architecture} looks its counts up with numpy"
     ):
         export_model(saved_model(architecture), tmp_path / "out", "pt2", 10)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_network_that_torch_cannot_export_is_refused(saved_model, tmp_path):
-    with pytest.raises(ConfigError, match=r"xlnet with task plm cannot .*Constraints violated"):
-        export_model(saved_model("xlnet", "plm"), tmp_path / "out", "pt2", 10)
     assert not list(tmp_path.iterdir())
 
 
