@@ -95,8 +95,8 @@ ui: $(READY)  ## open MLflow on the tracking store at http://127.0.0.1:5000 (POR
 	@tools/ui $(PORT)
 
 experiments: $(READY)  ## list DVC's experiments: their settings that differ, AOD at 20
-	@dvc exp show --no-pager --only-changed \
-	    --drop '.*(/|\.txt|_at_10|session_mean|n_windows|n_sessions|Created|Executor)'
+	@COLUMNS=400 dvc exp show --no-pager --only-changed --keep 'aod\.(recall|ndcg)_at_20$$' \
+	    --drop '.*(/|\.txt|_at_10|mrr|session_mean|n_windows|n_sessions|Created|Executor)'
 	@python -c 'from dayahead.commands.agreement import warn_of_disagreement as warn; warn()'
 
 cache: $(READY)  ## list the cache (DAYS=30: remove entries not used for 30 days)

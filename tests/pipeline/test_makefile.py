@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text()
 FIXED = {"repro", "test", "check", "test-slow", "bench", "ui", "clean"}
 """Targets that the documentation promises."""
 
@@ -39,7 +40,7 @@ def interpreter(path, version, then="exit 1"):
 
 
 def test_make_alone_lists_every_target(project):
-    [phony] = re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    [phony] = re.findall(r"^\.PHONY: (.+)$", MAKEFILE, re.MULTILINE)
     listed = re.findall(r"^  make (\S+) +\S", make(project).stdout, re.MULTILINE)
     assert sorted(listed) == sorted(phony.split())
     assert set(listed) >= FIXED
@@ -228,3 +229,19 @@ def test_the_newest_python_on_the_path_is_taken(tmp_path):
     command = [str(ROOT / "tools" / "find-python")]
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert found.stdout == "python3.13\n"
+
+
+def test_equal_runs_have_their_averages_in_the_list_of_experiments(tmp_path):
+    """Also where nothing differs, which leaves no column that --only-changed would show."""
+    recipe = re.search(r"^experiments:.*\n\t@(.+\\\n.+)$", MAKEFILE, re.MULTILINE)
+    (tmp_path / "aod.json").write_text('{"aod": {"ndcg_at_20": 0.25, "ndcg_at_10": 0.2}}')
+    (tmp_path / "dvc.yaml").write_text("metrics:\n- aod.json\n")
+    identity = "git -c user.name=a -c user.email=a@b"
+    commit = f"git init -q && dvc init -q && git add . && {identity} commit -qm a"
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = f"{commit} && {recipe[1].replace('$$', '$')}"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    assert "aod.ndcg_at_20" in done.stdout
+    assert "_at_10" not in done.stdout

@@ -8,6 +8,7 @@ from typing import Any
 
 from tabulate import tabulate  # type: ignore[import-untyped]
 
+from dayahead.config.locked_settings import committed_dataset
 from dayahead.config.params import Params
 from dayahead.outputs.tables import mean_metrics, read_baselines, read_windows
 
@@ -69,8 +70,11 @@ def experiment_summary(params: Params, folder: Path) -> str | None:
     if not name or not project:
         return None
     found = summarize_run(params, folder)
-    steps = f"make experiments; dayahead compare HEAD {name}"
+    is_comparable = committed_dataset(Path(project)) == params.dataset
+    steps = f"make experiments; dayahead compare HEAD {name}" if is_comparable else ""
     if Path(project).resolve() == folder.resolve():
-        return found.text(f"{steps}; git add params.yaml dvc.lock datasets; git commit")
+        commit = "git add params.yaml dvc.lock datasets; git commit"
+        return found.text(f"{steps}; {commit}" if steps else f"{commit}; {FIRST_EXPERIMENT}")
+    steps = steps or f"dvc exp apply {name}; git add params.yaml dvc.lock datasets; git commit"
     report = f"after dvc exp apply {name}, {Path(project) / 'results' / 'report.html'}"
     return found.text(steps).replace(str(found.report), report)

@@ -10,6 +10,7 @@ from tabulate import tabulate  # type: ignore[import-untyped]
 from dayahead.commands.help_examples import epilog_of
 from dayahead.core.cache import KINDS, Cache
 from dayahead.core.errors import ConfigError, DataError
+from dayahead.core.fingerprints import package_version
 from dayahead.core.project import cache_root, project_root
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def pull_cache(
     from dayahead.sharing.pull import pull
     from dayahead.sharing.remote import open_remote
     from dayahead.sharing.study import DATA, is_cached, study_entries
+    from dayahead.train.cache_keys import PACKAGES
 
     root = project_root()
     there = open_remote(root, remote)
@@ -108,6 +110,12 @@ def pull_cache(
     entries = study.select(lambda entry: is_cached(entry) or entry in there, all_fits=all_fits)
     data = [root / folder for folder in DATA]
     _print_report(pull(cache_root(), there, entries, data), "fetched", f"from {there.shown}")
+    if study.fits and not any(kind == "fits" for kind, _ in entries):
+        versions = ", ".join(f"{name} {package_version(name)}" for name in PACKAGES)
+        print(
+            f"no fit of this study is there: the next run that trains fits every window. Fits are "
+            f"found by settings, code and packages, here {versions}"
+        )
 
 
 def _print_report(report: "Report", verb: str, where: str) -> None:

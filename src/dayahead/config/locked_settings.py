@@ -42,6 +42,12 @@ def disagreements(root: Path) -> Iterator[str]:
         yield f"{dataset}: not committed, though dvc.lock is: git add {dataset}, and commit"
 
 
+def committed_dataset(root: Path) -> str | None:
+    """Return the data set of the results in a project's last commit, None if it has none."""
+    lock = _read({PARAMS: None, LOCK: _committed(root, LOCK)})["lock"]
+    return _locked(lock).get("dataset")
+
+
 def _difference(params: Mapping[str, Any], lock: Mapping[str, Any]) -> str:
     """Name the settings that differ, with both values; empty if none does."""
     if not params or not lock:

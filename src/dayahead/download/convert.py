@@ -45,6 +45,8 @@ ROW_GROUP = 1 << 17
 MAX_EVENTS = 32 * ROW_GROUP
 """Maximum number of events per parquet file."""
 _RECORD = "conversion.json"
+_REPEATED = "row"
+"""Column of the files of repeated rows."""
 _GROWTH = 2
 """Upper bound of bytes written per byte of a compressed file: 1.5 for G1, 1.3 for REES46."""
 _log = logging.getLogger(__name__)
@@ -78,12 +80,14 @@ class Conversion:
     def repeats(self, number: int) -> Ints:
         """Return the rows of a part that equal an earlier one of it."""
         path = self.folder / _repeats_file(number)
-        rows: Ints = np.load(path) if path.exists() else np.empty(0, np.int64)
+        if not path.exists():
+            return np.empty(0, np.int64)
+        rows: Ints = pq.read_table(path)[_REPEATED].to_numpy()
         return rows
 
 
 def _repeats_file(number: int) -> str:
-    return f"repeats-{number:05d}.npy"
+    return f"repeats-{number:05d}.parquet"
 
 
 def space_needed(source: Source, dataset: DatasetConfig) -> int:
@@ -157,6 +161,7 @@ def _read_conversion(folder: Path) -> Conversion:
         for number, part in enumerate(conversion.parts):
             if part.file != events_file_name(number) or not (folder / part.file).is_file():
                 raise ValueError(f"{_RECORD} lists {part.file!r}, which is no part of the entry")
+            conversion.repeats(number)
     return conversion
 
 
@@ -194,7 +199,7 @@ def _convert_assuming(
     units.check(source.shown)
     for number, part in enumerate(parts if not isinstance(dataset, ItemTableConfig) else ()):
         if len(rows := repeats_within(folder / part.file)):
-            np.save(folder / _repeats_file(number), rows)
+            pq.write_table(pa.table({_REPEATED: rows}), folder / _repeats_file(number))
     record = {
         "rows": counters.n_rows,
         "dropped": dropped,

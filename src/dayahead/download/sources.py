@@ -126,7 +126,10 @@ def list_files(urls: Sequence[str], manual: str | None) -> tuple[SourceFile, ...
     Raises:
         SourceError: a URL is none, cannot be reached or matches no file; ends with `manual`.
     """
-    advice = manual or "Check the address in source.urls of the data set's file"
+    advice = manual or (
+        "Check the address in source.urls of the data set's file; `dvc pull` fetches a log that "
+        "another has converted and pushed"
+    )
     found = {file.url: file for url in urls for file in _matches(url, advice)}
     return tuple(found.values())
 

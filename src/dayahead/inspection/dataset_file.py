@@ -179,6 +179,7 @@ def source_lines(
 
     yield "source:"
     yield "  # Absolute paths: `dvc exp run --temp` finds them too. A glob takes in new files."
+    yield "  # Where others have them elsewhere: ${oc.env:LOGS}/*.csv, and a variable LOGS on each."
     yield "  urls:"
     yield from (f"  - {scalar(url)}" for url in urls)
     for name in ("format", "encoding", "delimiter", "quote", "escape", "explode"):

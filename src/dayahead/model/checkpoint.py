@@ -168,7 +168,8 @@ def load_model(folder: Path, *, to_fit: bool = True) -> StoredModel:
             if other
             else f"{folder}: not a complete model ({' '.join(str(error).split())}); expected "
             f"config.json, model.safetensors and vocabulary/ as `dvc repro` writes them to "
-            f"models/. A model that another version has written must be fitted again"
+            f"models/, or `dvc pull` fetches what was pushed. A model that another version has "
+            f"written must be fitted again"
         ) from None
     return stored
 

@@ -136,6 +136,11 @@ def reading(path: Path, expected: str) -> Iterator[None]:
     """
     try:
         yield
+    except FileNotFoundError:
+        raise DataError(
+            f"{path}: not there; expected {expected}; run `dvc pull` if another has pushed it, or "
+            f"`dvc repro`"
+        ) from None
     except (
         OSError, LookupError, ValueError, TypeError, csv.Error, ConfigError, pa.ArrowException,
     ) as error:  # fmt: skip

@@ -126,6 +126,7 @@ def _value(text: str) -> Any:  # noqa: ANN401
 def _from_dvc(run: str, into: Path) -> FoundRun:
     """Read files of a revision: from Git where it has them, else from DVC's cache or remote."""
     from dvc.api import DVCFileSystem
+    from dvc_data.index import DataIndexDirError
 
     files = DVCFileSystem(str(project_root()), rev=run)
     into.mkdir(parents=True, exist_ok=True)
@@ -136,6 +137,11 @@ def _from_dvc(run: str, into: Path) -> FoundRun:
             files.get_file(f"{RESULTS}/{LISTS}", str(into / LISTS))
     except AttributeError:  # pygit2 raises it for a tree or a file
         raise ValueError(f"{run} is no commit") from None
+    except DataIndexDirError:
+        raise FileNotFoundError(
+            f"{run} is known, but its results are neither in DVC's cache nor on its remote; where "
+            f"it ran: `dvc push`, or `dvc exp push` for an experiment"
+        ) from None
     with suppress(OSError):  # a commit made without `dvc repro`
         files.get_file(LOCK, str(into / LOCK))
     return FoundRun(into, _locked_settings(into / LOCK))

@@ -51,7 +51,7 @@ def test_baselines_stand_beside_the_run(project):
 def test_results_without_baselines_are_refused(project):
     sections = {"model": {"architecture": "popularity"}}
     train_study(project / "data" / "windows", project, sections)
-    with pytest.raises(DataError, match=r"own\.csv: expected windows .*`dvc repro -f train`"):
+    with pytest.raises(DataError, match=r"own\.csv: not there; .* `dvc pull` .* `dvc repro`"):
         summarize_run(tiny_params(sections), project)
 
 
@@ -65,6 +65,13 @@ def experiment(project, monkeypatch):
     return tiny_params(sections), project
 
 
+@pytest.fixture
+def same_data(monkeypatch):
+    """The last commit has results of the same data set."""
+    monkeypatch.setattr("dayahead.aggregate.summary.committed_dataset", lambda _: "tiny")
+
+
+@pytest.mark.usefixtures("same_data")
 def test_an_experiment_ends_with_its_average_the_report_and_the_next_step(experiment):
     params, project = experiment
     text = experiment_summary(params, project)
@@ -72,6 +79,16 @@ def test_an_experiment_ends_with_its_average_the_report_and_the_next_step(experi
     assert "make experiments; dayahead compare HEAD bold-name; git add params.yaml" in text
 
 
+def test_one_on_other_data_is_compared_with_nothing(experiment, monkeypatch):
+    params, project = experiment
+    text = experiment_summary(params, project)
+    commit = "git add params.yaml dvc.lock datasets; git commit"
+    assert f"Next: {commit}; dvc exp run --temp -n small" in text
+    monkeypatch.setenv("DVC_ROOT", "/projects/shop")
+    assert experiment_summary(params, project).endswith(f"dvc exp apply bold-name; {commit}")
+
+
+@pytest.mark.usefixtures("same_data")
 def test_one_in_a_copy_says_how_its_report_is_had(experiment, monkeypatch):
     params, copy = experiment
     monkeypatch.setenv("DVC_ROOT", "/projects/shop")

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from dayahead.config.loading import read_yaml
-from dayahead.config.locked_settings import disagreements
+from dayahead.config.locked_settings import committed_dataset, disagreements
 from dayahead.core.files import write_json
 
 PARAMS = """\
@@ -100,3 +100,11 @@ def test_a_folder_without_git_has_no_commit(tmp_path, monkeypatch):
     write_lock(tmp_path, n_layer=1)
     [line] = disagreements(tmp_path)
     assert "model.n_layer (2, 1)" in line
+
+
+def test_the_data_set_of_the_last_commit_is_that_of_its_results(project, tmp_path_factory):
+    write_lock(project, "mine")
+    assert committed_dataset(project) == "synthetic"
+    commit(project, "dvc.lock")
+    assert committed_dataset(project) == "mine"
+    assert committed_dataset(tmp_path_factory.mktemp("no-repository")) is None

@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from dayahead.__main__ import app
 from dayahead.config.params import load_params
 from dayahead.core.cache import Cache
 from dayahead.core.errors import ConfigError
@@ -14,6 +17,7 @@ from dayahead.sharing.study import StudyEntries, is_cached, study_entries
 from dayahead.train.compared_baselines import train_baselines
 from dayahead.train.stage import train
 from dayahead.train.study import Study
+from support.dvc_remotes import folder_remote
 from support.project_copy import change_params, copy_project
 from support.window_folders import markov_days, write_window_folder
 
@@ -101,3 +105,12 @@ def test_without_data_the_command_that_brings_it_is_named(project):
     (project / "data/windows").rename(project / "elsewhere")
     with pytest.raises(ConfigError, match=r"data/windows is missing.*run `dvc pull`"):
         study_entries(project)
+
+
+def test_a_pull_that_finds_no_fit_says_by_what_fits_are_found(project, monkeypatch):
+    study = StudyEntries([("events", "a")], [[("fits", "b")]])
+    monkeypatch.setattr("dayahead.sharing.study.study_entries", lambda _: study)
+    monkeypatch.setattr("dayahead.sharing.remote.open_remote", lambda *_: folder_remote(project))
+    done = CliRunner().invoke(app, ["cache", "pull"], catch_exceptions=False)
+    assert "no fit of this study is there" in done.stdout
+    assert f"torch {version('torch')}" in done.stdout

@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 import sys
 
@@ -127,6 +128,13 @@ def test_a_git_revision_leads_into_the_cache_and_what_is_none_is_an_error(tmp_pa
     for name, message in NO_REVISIONS.items():
         with pytest.raises(ComparisonError, match=f"dvc: .*{message}"):
             results_of(name, tmp_path / "none")
+
+
+@pytest.mark.usefixtures("repository")
+def test_results_that_nobody_pushed_are_an_error_that_says_what_to_push(tmp_path):
+    shutil.rmtree(tmp_path / ".dvc" / "cache")
+    with pytest.raises(ComparisonError, match=r"first is known, .*on its remote.*`dvc exp push`"):
+        results_of("first", tmp_path / "into")
 
 
 def test_the_error_says_what_was_tried(store, tmp_path):
