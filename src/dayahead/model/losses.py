@@ -200,7 +200,7 @@ def _packaged_loss(name: str) -> "ScoresLoss":
 
     def checked(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
         try:
-            losses = function(scores, config)
+            losses: Tensor = function(scores, config)
         except Exception as error:
             # checkpoint ends the recomputation of a chunk by an exception of its own.
             if type(error).__module__ == checkpoint.__module__:

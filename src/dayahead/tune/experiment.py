@@ -152,7 +152,7 @@ class Clone:
         shutil.copyfile(self._base, self.folder / "params.yaml")
         (self.folder / WINDOWS).unlink(missing_ok=True)
         command = [*DVC, "exp", "run", "--name", name, *options_of(settings)]
-        if package_sources(flattened(read_yaml(self._base)) | settings):
+        if package_sources({**flattened(read_yaml(self._base)), **settings}):
             command.append("--force")  # DVC does not see the source of other packages
         log = logs / f"{name}.log"
         with log.open("wb") as output:
