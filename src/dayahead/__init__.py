@@ -51,7 +51,8 @@ def evaluate(
         window: its name, such as 2026-01-15; by default the window that follows the model's last.
         split: sessions to evaluate on; their last items are the targets.
         cutoffs: lengths of the lists.
-        metrics: of other packages, by the names of their entry points.
+        metrics: of other packages, by the names of their entry points; those that the runs
+            recorded are added.
 
     Returns:
         Recall, NDCG, MRR and these metrics at each cutoff, by name, as in results/windows.csv.

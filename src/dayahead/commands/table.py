@@ -13,6 +13,7 @@ from dayahead.core.project import project_root
 
 if TYPE_CHECKING:
     from dayahead.comparison.table import ResultTable
+    from dayahead.config.params import EvaluationConfig
 
 Format = Annotated[
     Literal["markdown", "latex", "csv"],
@@ -21,8 +22,8 @@ Format = Annotated[
 Metrics = Annotated[
     str | None,
     typer.Option(
-        help="Columns, such as ndcg_at_20,recall_at_5; otherwise those of evaluation.cutoffs and "
-        "evaluation.metrics."
+        help="Columns, such as ndcg_at_20,recall_at_5; otherwise those of the runs, by their "
+        "evaluation.cutoffs and evaluation.metrics."
     ),
 ]
 Baseline = Annotated[
@@ -84,11 +85,8 @@ def show(found: "ResultTable", text: str, output: Path | None) -> None:
     print(f"{output}: {len(found.rows)} rows of {sum(len(row.runs) for row in found.rows)} runs")
 
 
-def chosen_metrics(names: str | None) -> list[str]:
-    """Return the metrics that a command line names, by default those of the study."""
-    from dayahead.metrics.metrics import metric_names
-
+def chosen_metrics(names: str | None) -> "list[str] | EvaluationConfig":
+    """Return the metrics that a command line names, by default the section evaluation."""
     if names is not None:
         return [name.strip() for name in names.split(",")]
-    config = load_params(project_root() / "params.yaml").evaluation
-    return metric_names(config.cutoffs, config.metrics)
+    return load_params(project_root() / "params.yaml").evaluation

@@ -4,9 +4,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from dayahead.config.metric_names import installed_metrics
 from dayahead.core.errors import ComparisonError
 from dayahead.statistics.paired_tests import Comparison, compare
-from dayahead.tracking.run_lookup import results_of
+from dayahead.tracking.run_lookup import FoundRun, run_of
 
 
 def compare_runs(
@@ -21,7 +22,8 @@ def compare_runs(
         runs_a: DVC experiments, Git revisions, MLflow run ids or results folders of one setting.
         runs_b: the same of the other.
         cutoffs: lengths of the lists, as in evaluation.cutoffs.
-        packaged: metrics of other packages, as in evaluation.metrics.
+        packaged: metrics of other packages, as in evaluation.metrics; those that the runs
+            recorded are added.
 
     Raises:
         ComparisonError: a run has no results, is named twice, or the runs differ in windows,
@@ -29,9 +31,15 @@ def compare_runs(
         DataError: a file is damaged.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        a = results_of_all(runs_a, Path(scratch) / "a")
-        b = results_of_all(runs_b, Path(scratch) / "b")
-        return compare([*a.values()], [*b.values()], cutoffs, packaged=packaged)
+        a = _found(runs_a, Path(scratch) / "a")
+        b = _found(runs_b, Path(scratch) / "b")
+        recorded = installed_metrics(run.settings for run in (*a.values(), *b.values()))
+        return compare(
+            [run.folder for run in a.values()],
+            [run.folder for run in b.values()],
+            cutoffs,
+            packaged=[*dict.fromkeys([*packaged, *recorded])],
+        )
 
 
 def results_of_all(runs: Sequence[str | Path], into: Path) -> dict[str, Path]:
@@ -43,9 +51,13 @@ def results_of_all(runs: Sequence[str | Path], into: Path) -> dict[str, Path]:
     Raises:
         ComparisonError: a run has no results or is named twice, or there is none.
     """
+    return {name: run.folder for name, run in _found(runs, into).items()}
+
+
+def _found(runs: Sequence[str | Path], into: Path) -> dict[str, FoundRun]:
     names = [str(run).strip() for run in runs]
     check_run_names(names)
-    return {name: results_of(name, into / str(number)) for number, name in enumerate(names)}
+    return {name: run_of(name, into / str(number)) for number, name in enumerate(names)}
 
 
 def check_run_names(names: Sequence[str]) -> None:

@@ -10,6 +10,8 @@ from typing import Final
 import numpy as np
 
 from dayahead.comparison.rows import NamedRuns, Names, Row, rows_of
+from dayahead.config.metric_names import installed_metrics
+from dayahead.config.params import EvaluationConfig
 from dayahead.core.errors import ComparisonError
 from dayahead.core.plugins import plugins
 from dayahead.core.suggestions import did_you_mean
@@ -65,7 +67,7 @@ class ResultTable:
 
 def result_table(
     runs: Sequence[NamedRuns],
-    metrics: Sequence[str],
+    metrics: Sequence[str] | EvaluationConfig,
     baseline: str | None = None,
     level: float = LEVEL,
     names: Names = "runs",
@@ -74,7 +76,8 @@ def result_table(
 
     Args:
         runs: as `rows_of` takes them.
-        metrics: such as ndcg_at_20; of any cutoff, for they are computed from the ranks.
+        metrics: such as ndcg_at_20; of any cutoff, for they are computed from the ranks. Or a
+            section: its metrics and those of the runs, at the cutoffs of the runs, or else its own.
         baseline: name of a row; None: the best of each metric.
         level: of the tests.
         names: what rows without a name are called, as `rows_of` takes it.
@@ -84,12 +87,15 @@ def result_table(
             no row `baseline`, or a metric is unknown.
         DataError: a file is damaged.
     """
-    _check_metrics(metrics)
+    if not isinstance(metrics, EvaluationConfig):
+        _check_metrics(metrics)
     with tempfile.TemporaryDirectory() as scratch:
         rows = rows_of(runs, Path(scratch), names)
         _check_baseline(baseline, [row.name for row in rows])
         ranks = _ranks_of(rows)
         first = next(iter(ranks.values()))
+        if isinstance(metrics, EvaluationConfig):
+            metrics = _recorded_metrics(rows, metrics)
         values = {
             metric: [_values(row, ranks, metric) for row in rows]
             for metric in dict.fromkeys(metrics)
@@ -107,6 +113,16 @@ def result_table(
         windows=[*first],
         n_sessions=sum(each.n_sessions for each in first.values()),
         n_targets=sum(len(each.ranks) for each in first.values()),
+    )
+
+
+def _recorded_metrics(rows: Sequence[Row], section: EvaluationConfig) -> list[str]:
+    """Return metrics at the cutoffs that runs recorded, or else at those of the section."""
+    found = [run.settings for row in rows for run in row.runs.values()]
+    cutoffs = {each for known in found if known for each in known.get("evaluation.cutoffs", ())}
+    packaged = installed_metrics(found)
+    return metric_names(
+        [*(cutoffs or section.cutoffs)], dict.fromkeys([*section.metrics, *packaged])
     )
 
 

@@ -1,7 +1,7 @@
 """Which names `evaluation.metrics` and `list_metrics` may have; checked before anything runs."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from dayahead.core.plugins import GROUPS, Kind, plugins
@@ -49,6 +49,12 @@ def known_at_cutoff(metric: str) -> str:
 def packaged_metrics(settings: Mapping[str, Any]) -> Sequence[str]:
     """Return evaluation.metrics of flat settings; an older version's have none."""
     return settings.get("evaluation.metrics") or ()
+
+
+def installed_metrics(runs: Iterable[Mapping[str, Any] | None]) -> list[str]:
+    """Return evaluation.metrics of runs by their flat settings, of packages that are installed."""
+    named = [name for settings in runs if settings for name in packaged_metrics(settings)]
+    return [name for name in dict.fromkeys(named) if name in plugins("metric")]
 
 
 def _known(names: Sequence[str], kind: Kind) -> Sequence[str]:

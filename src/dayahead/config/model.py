@@ -31,6 +31,7 @@ from dayahead.config.loading import (
 from dayahead.config.marks import EVERY_MODEL, NETWORKS, ReadIf, by
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.plugins import plugins
+from dayahead.core.suggestions import did_you_mean
 
 Remind = Literal["auto", "none", "score", "boost", "first"]
 AUTO = "auto"
@@ -204,12 +205,14 @@ class TaskConfig:
 
 def _loss(*names: str) -> ReadIf:
     """Return the mark of a setting of some losses; those of other packages get all settings."""
-    return ReadIf(lambda p: p.loss.name in names or p.loss.name not in LOSSES)
+    return ReadIf(lambda p: p.loss.name in names or p.loss.is_packaged)
 
 
 def _loss_name(name: str) -> str:
     if name not in LOSSES and name not in plugins("loss"):
-        raise ValueError(f"expected one of {', '.join([*LOSSES, *plugins('loss')])}")
+        known = [*LOSSES, *plugins("loss")]
+        close = did_you_mean(name, known)
+        raise ValueError(f"{f'{close} ' if close else ''}expected one of {', '.join(known)}")
     return name
 
 
@@ -268,6 +271,11 @@ class LossConfig:
                 f"triton: {self.name} has no Triton kernel: set triton to false, or name to "
                 f"{' or '.join(SOFTMAXES)}"
             )
+
+    @property
+    def is_packaged(self) -> bool:
+        """Whether another package has it."""
+        return self.name not in LOSSES
 
     @property
     def logits_mib(self) -> int:

@@ -6,6 +6,7 @@ target does not count. Under autocast the products are bfloat16, everything afte
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from traceback import extract_tb
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -169,7 +170,7 @@ def _sampled_loss(
     rows, biases = layer.rows(torch.cat([targets, items]))  # [T + K, d], [T + K]
     target_rows, negative_rows = rows.tensor_split([len(targets)])
     own = SAMPLED_LOSSES.get(config.name)
-    loss_of_scores = load_plugin("loss", config.name) if own is None else own
+    loss_of_scores = _packaged_loss(config.name) if own is None else own
     target_biases, negative_biases = biases.tensor_split([len(targets)])
 
     def loss_of(
@@ -181,10 +182,7 @@ def _sampled_loss(
             targets[:, None] != items,
             layer.n_items,
         )
-        losses = loss_of_scores(scores, config)
-        if own is None:
-            _check_losses(config.name, losses, len(targets))
-        return losses.sum()
+        return loss_of_scores(scores, config).sum()
 
     n_rows = rows_per_chunk(len(items), config.logits_mib)
     inputs = (hidden, targets, target_rows, target_biases)
@@ -196,13 +194,47 @@ def _sampled_loss(
     return torch.stack(losses).sum()
 
 
-def _check_losses(name: str, losses: object, n_targets: int) -> None:
+def _packaged_loss(name: str) -> "ScoresLoss":
+    """Return the loss of another package, which names itself in errors, and checks its values."""
+    function = load_plugin("loss", name)
+
+    def checked(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
+        try:
+            losses: Tensor = function(scores, config)
+        except Exception as error:
+            # checkpoint ends the recomputation of a chunk by an exception of its own.
+            if type(error).__module__ == checkpoint.__module__:
+                raise
+            raise ConfigError(
+                f"params.yaml: loss.name: {name} of another package fails at {_place(error)}: "
+                f"{type(error).__name__}: {' '.join(str(error).split())}; correct it there"
+            ) from error
+        _check_losses(name, losses, scores.targets)
+        return losses
+
+    return checked
+
+
+def _place(error: Exception) -> str:
+    """Return file and line where a package's function, or what it calls in its file, fails."""
+    frames = extract_tb(error.__traceback__)[1:]
+    own = [frame for frame in frames if frame.filename == frames[0].filename]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else "its call"
+
+
+def _check_losses(name: str, losses: object, targets: Tensor) -> None:
     """Check what a loss of another package returns: a mean would count as a single target's."""
-    if not isinstance(losses, Tensor) or losses.shape != (n_targets,):
+    if not isinstance(losses, Tensor) or losses.shape != targets.shape:
         found = f"shape {list(losses.shape)}" if isinstance(losses, Tensor) else repr(losses)
         raise ConfigError(
             f"params.yaml: loss.name: {name} must return the loss of each target, a tensor of "
-            f"shape [{n_targets}] (found {found})"
+            f"shape [{len(targets)}] (found {found})"
+        )
+    if targets.requires_grad and not losses.requires_grad:
+        raise ConfigError(
+            f"params.yaml: loss.name: {name} must return losses with gradients (found a tensor "
+            f"that does not depend on the scores); compute it from scores.targets and "
+            f"scores.negatives without detach, item, numpy or torch.no_grad"
         )
 
 
@@ -211,7 +243,9 @@ class Scores:
     """The input of a sampled loss."""
 
     targets: Float[Tensor, " t"]
+    """Score of each target."""
     negatives: Float[Tensor, "t K"]
+    """Scores of the negatives, the same K items for all targets."""
     is_other: Bool[Tensor, "t K"]
     """Where the negative is another item than the target."""
     n_items: int
@@ -290,6 +324,7 @@ def _top1_terms(scores: Scores) -> Float[Tensor, "t K"]:
     return torch.sigmoid(-scores.margin) + torch.sigmoid(scores.negatives**2)
 
 
-SAMPLED_LOSSES: dict[str, Callable[[Scores, LossConfig], Float[Tensor, " t"]]] = {
+ScoresLoss = Callable[[Scores, LossConfig], Float[Tensor, " t"]]
+SAMPLED_LOSSES: dict[str, ScoresLoss] = {
     loss.__name__: loss for loss in (gbce, bpr, bpr_max, top1, top1_max)
 }

@@ -16,6 +16,7 @@ from dayahead.config.params import checked_params
 from dayahead.config.sections import Settings, flattened, merged
 from dayahead.core.errors import ConfigError
 from dayahead.presets import named_file, preset_settings
+from dayahead.tracking.runs import setting_text
 
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1)]
 
@@ -27,7 +28,7 @@ class StudyRow:
     preset: str | None = None
     """A name in presets/, such as g1/gru4rec."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Settings of this row, as in a preset; they go before those of the study and the preset."""
+    """Settings of this row, as in a preset; they override those of the study and the preset."""
     seeds: Seeds | None = None
     """null: those of the study."""
 
@@ -43,7 +44,7 @@ class StudyFile:
     seeds: Seeds = (1, 2, 3)
     """Seeds with which each row is run (training.seed)."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Settings of every run, such as dataset and window; they go before those of presets."""
+    """Settings of every run, such as dataset and window; they override those of presets."""
 
 
 @plain_dataclass(frozen=True)
@@ -134,10 +135,18 @@ def _check_alike(runs: Sequence[PlannedRun], path: Path) -> None:
                 f"{path}: rows {names[run.experiment]} and {run.row} would have the same "
                 f"experiments, {run.experiment}; name them by other letters or digits"
             )
-        for key, value in run.settings.items():
-            wanted = first.settings.get(key)
-            if (key in SAME or key.startswith("window.")) and value != wanted:
-                raise ConfigError(
-                    f"{path}: rows.{run.row}: {key} is {value}, and {wanted} in {first.row}; one "
-                    f"table needs the same targets: set {key} in settings of the study"
-                )
+        differing = [
+            key
+            for key, value in run.settings.items()
+            if (key in SAME or key.startswith("window.")) and value != first.settings.get(key)
+        ]
+        if differing:
+            found = "; ".join(
+                f"{key} is {setting_text(run.settings[key])}, and "
+                f"{setting_text(first.settings.get(key))} in {first.row}"
+                for key in differing
+            )
+            raise ConfigError(
+                f"{path}: rows.{run.row}: {found}; one table needs the same targets: set "
+                f"{', '.join(differing)} in settings of the study, which override those of presets"
+            )

@@ -10,11 +10,13 @@ from tempfile import TemporaryDirectory
 from dayahead.comparison.rows import WITHOUT_EFFECT
 from dayahead.config.loading import read_yaml
 from dayahead.config.sections import flattened, without_sections
+from dayahead.core.files import read_json, write_json
 from dayahead.metrics.metrics import main_metric, mean, metric_names
 from dayahead.studies.file import PlannedRun, planned_runs, study_path
 from dayahead.tune.experiment import (
     Experiment,
     locked,
+    package_sources,
     prepared_clones,
     run_git,
     warn_of_uncommitted,
@@ -44,7 +46,8 @@ def run_study(name: str, root: Path, n_jobs: int = 1) -> StudyResult:
     """Make the runs of a study that are missing.
 
     A run is there if the project has an experiment of its name on the last commit, with its
-    settings. One that fails does not stop the others.
+    settings and the source of what it uses of other packages. One that fails does not stop the
+    others.
 
     Args:
         name: of a file in studies/, or its path.
@@ -61,14 +64,21 @@ def run_study(name: str, root: Path, n_jobs: int = 1) -> StudyResult:
     home = root / HOME / path.stem
     with locked(home.with_suffix(".lock"), f"the study {path.stem}; wait for it") as lock:
         warn_of_uncommitted(root, ("params.yaml", "studies/", "presets/", "dvc.lock"))
-        missing = [run for run in runs if commit_of(run, root) is None]
+        there = [run for run in runs if commit_of(run, root) is not None]
+        changed = [run for run in there if _changed_sources(run, home)]
+        missing = [run for run in runs if run not in there or run in changed]
         if len(missing) < len(runs):
             _log.info("%d of %d runs are there already", len(runs) - len(missing), len(runs))
+        for run in changed:
+            _log.info("%s: again, for %s changed", run, _changed_sources(run, home))
         failures = _made(missing, root, home, lock, n_jobs) if missing else {}
     rows: dict[str, list[str]] = {run.row: [] for run in runs}
     for run in runs:
         if str(run) not in failures and (commit := commit_of(run, root)) is not None:
-            rows[run.row].append(commit)
+            if names := _changed_sources(run, home):
+                failures[str(run)] = f"{names} changed while the study ran"
+            else:
+                rows[run.row].append(commit)
     return StudyResult({row: found for row, found in rows.items() if found}, failures, len(runs))
 
 
@@ -80,11 +90,30 @@ def _made(
     with prepared_clones(root, home, lock, n_clones, params) as clones:
 
         def start(slot: int, run: PlannedRun) -> Experiment:
+            _log.info("%s: started; its output is in %s", run, _output_of(run, home, root))
+            write_json(_sources_file(run, home), package_sources(run.settings))
             return clones[slot].start(run.experiment, run.changed, home)
 
         queue = Queue(list(runs), start, n_jobs)
         queue.run()
-    return queue.failures
+    named = {str(run): _output_of(run, home, root) for run in runs}
+    return {run: f"{error} (output: {named[run]})" for run, error in queue.failures.items()}
+
+
+def _output_of(run: PlannedRun, home: Path, root: Path) -> Path:
+    return (home / f"{run.experiment}.log").relative_to(root)
+
+
+def _sources_file(run: PlannedRun, home: Path) -> Path:
+    return home / f"{run.experiment}.sources.json"
+
+
+def _changed_sources(run: PlannedRun, home: Path) -> str:
+    """Name what a run uses of other packages whose source is another than when it started."""
+    file = _sources_file(run, home)
+    before = read_json(file) if file.exists() else {}
+    now = package_sources(run.settings)
+    return " and ".join(f"the source of {name}" for name in now if before.get(name) != now[name])
 
 
 def commit_of(run: PlannedRun, root: Path) -> str | None:

@@ -26,12 +26,7 @@ from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.model.tensor_files import AnyTensor, ShardedTensor, StoredTensor
 from dayahead.train.batches import Batch, Batches, LoadedBatches
 from dayahead.train.loss_curve import Curve, loss_curve
-from dayahead.train.optimizer import (
-    MOMENTS,
-    build_optimizer,
-    replace_grown,
-    set_learning_rate,
-)
+from dayahead.train.optimizer import MOMENTS, build_optimizer, replace_grown, set_learning_rate
 
 BUCKET_MIB = 25
 """MiB of gradients exchanged at once: DDP's default, but for the first bucket too."""
@@ -276,8 +271,10 @@ class GradientTrainer:
                 f"training.max_grad_norm ({training.max_grad_norm}), raise training.warmup_steps "
                 f"({training.warmup_steps}), or set {precision}"
             )
+        loss = self.model.loss_config
+        mend = f"correct loss.name ({loss.name} of another package), " if loss.is_packaged else ""
         return (
-            f"it is so before the first update, with initial weights: set {precision}, raise "
+            f"it is so before the first update, with initial weights: {mend}set {precision}, raise "
             f"model.item_init_std ({model.item_init_std}) or model.init_std ({model.init_std}), "
             f"or set model.architecture ({model.architecture}) to gpt2"
         )

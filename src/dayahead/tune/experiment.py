@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from dayahead.config.loading import read_yaml
+from dayahead.config.sections import flattened
 from dayahead.core.errors import BusyError, TuneError
+from dayahead.core.plugins import Kind, plugin_sources
 from dayahead.guard import start_guarded
 from dayahead.presets import options_of
 
@@ -24,6 +27,13 @@ STARTED = "Running stage 'train'"
 WAIT_SECONDS = 90.0
 """Seconds to wait for experiments of a killed process, which stop by themselves."""
 _log = logging.getLogger(__name__)
+OF_PACKAGES: tuple[tuple[Kind, str], ...] = (
+    ("baseline", "model.architecture"),
+    ("backbone", "model.architecture"),
+    ("backbone", "model.network"),
+    ("loss", "loss.name"),
+)
+"""Settings that may name a model or a loss of another package."""
 DVC = (sys.executable, "-m", "dvc")
 
 
@@ -89,8 +99,9 @@ class RunningExperiment:
         """Return the line of the log that says why it failed."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         of_stage = [line for line in lines if line.startswith("error: ")]
+        of_traceback = _raised(lines)
         of_dvc = [line for line in lines if line.startswith("ERROR: ")]
-        return (of_stage or of_dvc or lines or ["no output"])[-1]
+        return (of_stage or of_traceback or of_dvc or lines or ["no output"])[-1]
 
     def _fetch(self) -> None:
         """Fetch the experiment's commit into the project, so that DVC lists it there."""
@@ -141,6 +152,8 @@ class Clone:
         shutil.copyfile(self._base, self.folder / "params.yaml")
         (self.folder / WINDOWS).unlink(missing_ok=True)
         command = [*DVC, "exp", "run", "--name", name, *options_of(settings)]
+        if package_sources({**flattened(read_yaml(self._base)), **settings}):
+            command.append("--force")  # DVC does not see the source of other packages
         log = logs / f"{name}.log"
         with log.open("wb") as output:
             shared = {"DAYAHEAD_ROOT": str(self.root), "PYTHONUNBUFFERED": "1"}
@@ -200,6 +213,18 @@ def warn_of_uncommitted(root: Path, seen: Sequence[str]) -> None:
     files = [line[3:] for line in run_git(root, "status", "--porcelain").splitlines()]
     if unseen := [file for file in files if not file.startswith(tuple(seen))]:
         _log.warning("not committed, so no run sees it: %s", ", ".join(unseen))
+
+
+def package_sources(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return hashes of the source of models and losses of other packages that settings name."""
+    return plugin_sources((kind, settings.get(key, "")) for kind, key in OF_PACKAGES)
+
+
+def _raised(lines: Sequence[str]) -> list[str]:
+    """Return the first line of what the last traceback ends with."""
+    starts = [n for n, line in enumerate(lines) if line.startswith("Traceback (most recent")]
+    following = lines[starts[-1] + 1 :] if starts else []
+    return [line for line in following if line and not line.startswith(" ")][:1]
 
 
 def _references(folder: Path, name: str) -> list[str]:

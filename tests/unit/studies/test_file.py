@@ -83,8 +83,11 @@ def test_a_row_goes_before_the_study_and_the_study_before_presets(project):
             "rows.B: evaluation.split is valid, and test in A; one table needs the same targets",
         ),
         (
-            "rows: {A: {}, B: {settings: {window: {last: '2026-01-05'}}}}\n",
-            "rows.B: window.last is 2026-01-05, and ",
+            "rows: {A: {}, B: {settings: {evaluation: {split: valid}, "
+            "window: {overrun: keep, last: '2026-01-05'}}}}\n",
+            "rows.B: window.last is 2026-01-05, and null in A; window.overrun is keep, and cut in "
+            "A; evaluation.split is valid, and test in A; .*: set window.last, window.overrun, "
+            "evaluation.split in settings of the study, which override those of presets",
         ),
     ],
 )

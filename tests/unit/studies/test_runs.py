@@ -15,6 +15,7 @@ from dayahead.studies.runs import Queue, commit_of
 from support.git_projects import commit_all, git
 from support.project_copy import ROOT, change_params
 from support.results_folders import write_run
+from support.user_packages import MODULE
 
 METRIC = "ndcg_at_20"
 STUDY = """description: x
@@ -123,6 +124,7 @@ def record(root, run, **changed):
     """Record an experiment of a run, as DVC does; return its commit."""
     head, before = git(root, "rev-parse", "HEAD"), (root / "params.yaml").read_text()
     change_params(root, {"model": {"architecture": run.settings["model.architecture"]},
+                         "loss": {"name": run.settings["loss.name"]},
                          "training": {"seed": run.seed}, **changed})  # fmt: skip
     git(root, "add", "params.yaml")
     tree = git(root, "write-tree")
@@ -182,16 +184,44 @@ def test_the_command_makes_what_is_missing_and_ends_in_the_table(project, clones
         first = runner.invoke(app, ["study", "mine", "--metrics", METRIC])
     assert clones == ["mine-own-1", "mine-memory-4", "mine-own-2", "mine-memory-5"]
     lines = [record.getMessage() for record in caplog.records]
-    assert lines[0].startswith(f"1/4 Own, seed 1: {METRIC} 0.3750, experiment mine-own-1 (")
+    output = ".dayahead/studies/mine/mine-"
+    assert lines[0] == f"Own, seed 1: started; its output is in {output}own-1.log"
+    assert lines[1].startswith(f"1/4 Own, seed 1: {METRIC} 0.3750, experiment mine-own-1 (")
     assert lines[-1].startswith("4/4 Memory, seed 5: failed: broken (")
     rows = [line.split("|")[1:3] for line in first.stdout.splitlines()[2:4]]
     assert [[cell.strip() for cell in row] for row in rows] == [["Own", "2"], ["Memory", "1"]]
     assert isinstance(first.exception, TuneError)
     assert "1 of 4 runs failed and are not in the table: Memory, seed 5" in str(first.exception)
+    assert f"broken (output: {output}memory-5.log)" in str(first.exception)
     again = runner.invoke(app, ["study", "mine", "--metrics", METRIC, "--output", "t.md"])
     assert clones[4:] == ["mine-memory-5"]
     assert again.stdout == "t.md: 2 rows of 3 runs\n"
     assert (project / "t.md").read_text() == first.stdout
+    assert not [*(project / ".dayahead" / "studies" / "mine").glob("clone-*")]
+
+
+def test_runs_are_made_again_after_a_change_of_a_loss(project, clones, caplog, install):
+    points = {"dayahead.losses": {"hinge": f"{MODULE}:hinge"}}
+    source = install("def hinge(scores, config):\n    return 0\n", points)
+    study = project / "studies" / "mine.yaml"
+    study.write_text(STUDY.replace("architecture: own}", "architecture: gru}, loss: {name: hinge}"))
+    commit_all(project)
+    command = ["study", "mine", "--metrics", METRIC]
+    CliRunner().invoke(app, command)
+    assert clones == ["mine-own-1", "mine-memory-4", "mine-own-2", "mine-memory-5"]
+    CliRunner().invoke(app, command)
+    assert clones[4:] == ["mine-memory-5"]
+    source.write_text("def hinge(scores, config):\n    return 1\n")
+    with caplog.at_level("INFO"):
+        CliRunner().invoke(app, command)
+    assert clones[5:] == ["mine-own-1", "mine-own-2", "mine-memory-5"]
+    assert "Own, seed 2: again, for the source of loss hinge changed" in caplog.messages
+
+
+def test_a_run_whose_loss_changed_meanwhile_is_not_in_the_table(project, clones, monkeypatch):
+    monkeypatch.setattr(module, "package_sources", lambda _: {"loss hinge": len(clones) // 3})
+    found = CliRunner().invoke(app, ["study", "mine", "--metrics", METRIC])
+    assert "Own, seed 1: the source of loss hinge changed while the" in str(found.exception)
     assert not [*(project / ".dayahead" / "studies" / "mine").glob("clone-*")]
 
 

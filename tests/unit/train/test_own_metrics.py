@@ -12,7 +12,7 @@ from dayahead.aggregate.stage import aggregate
 from dayahead.aggregate.summary import summarize_run
 from dayahead.comparison.rows import parse_row
 from dayahead.comparison.table import result_table
-from dayahead.config.params import flat_settings
+from dayahead.config.params import flat_settings, load_params
 from dayahead.core.errors import ComparisonError, ConfigError, DataError
 from dayahead.metrics.metrics import mean
 from dayahead.nightly.succession import _compared
@@ -23,7 +23,8 @@ from dayahead.train.run import Run
 from dayahead.train.stage import train
 from dayahead.tune.search import _metric
 from dayahead.windows.folder import WindowFolder
-from support.results_folders import write_raw_manifest
+from support.project_copy import ROOT
+from support.results_folders import write_raw_manifest, write_run
 from support.tiny_settings import ranks_of, tiny_params, tiny_study
 from support.user_packages import MODULE
 from support.window_folders import markov_days, write_window_folder
@@ -76,6 +77,20 @@ def test_runs_are_compared_by_it_whether_they_had_it_or_not(shop_models, windows
     assert table.rows[0].cells[0].aod == pytest.approx(found.a)
     with pytest.raises(ComparisonError, match=r"no such metric.*rbp_at_20"):
         result_table([parse_row(str(folders[0]))], ["rpb_at_5"])
+
+
+def test_what_the_runs_recorded_is_in_the_table_and_the_comparison(shop_models, tmp_path):
+    days = {f"2026-01-0{day}": [day, 2] for day in range(1, 7)}
+    recorded = {"evaluation.cutoffs": [5], "evaluation.metrics": ["rbp", "gone"]}
+    for name, settings in (("a", recorded), ("b", None)):
+        write_run(tmp_path / name, days, settings)
+    section = load_params(ROOT / "params.yaml").evaluation
+    rows = [(name, [str(tmp_path / name)]) for name in "ab"]
+    names = [f"{kind}_at_5" for kind in ("recall", "ndcg", "mrr", "rbp")]
+    assert result_table(rows, section).metrics == names
+    assert result_table(rows[1:], section).metrics[:2] == ["recall_at_10", "recall_at_20"]
+    compared = compare(tmp_path / "a", tmp_path / "b", cutoffs=[5])
+    assert [each.name for each in compared.metrics] == names
 
 
 def test_neither_the_setting_nor_the_source_fits_or_ranks_again(

@@ -186,12 +186,23 @@ def test_a_damaged_state_is_refused(shop_models, windows, tmp_path):
 
 
 def test_names_of_packages_are_offered_where_one_is_unknown(shop_models):
-    with pytest.raises(ConfigError, match=r"loss\.name: .*top1_max, hinge \(got 'hinges'\)"):
+    with pytest.raises(ConfigError, match=r"loss\.name: did you mean hinge\? .*top1_max, hinge \("):
         tiny_params({"loss": {"name": "hinges"}})
     with pytest.raises(ConfigError, match=r"did you mean convolution"):
         build_model(
             tiny_params({"model": {"architecture": "convolutions"}}), tiny_statistics(), {}, seed=1
         )
+
+
+def fit_of_a_loss(install, source):
+    """Compute a loss, and its gradients, of a package with this source of `hinge`."""
+    install(source, {"dayahead.losses": {"hinge": f"{MODULE}:hinge"}})
+    config = loss_config(name="hinge", negatives=8)
+    negatives = Negatives(torch.arange(8), torch.zeros(8))
+    hidden = torch.ones(5, 4, requires_grad=True)
+    rows = hidden, torch.arange(80.0).view(20, 4) / 80, torch.zeros(20), torch.arange(5)
+    loss_of(config, *rows, negatives).backward()
+    return hidden.grad
 
 
 @pytest.mark.parametrize(
@@ -200,10 +211,28 @@ def test_names_of_packages_are_offered_where_one_is_unknown(shop_models):
      ("None", "None")],
 )  # fmt: skip
 def test_a_loss_must_return_one_value_for_each_target(install, body, found):
-    source = f"def hinge(scores, config):\n    return {body}\n"
-    install(source, {"dayahead.losses": {"hinge": f"{MODULE}:hinge"}})
-    config = loss_config(name="hinge", negatives=8)
-    negatives = Negatives(torch.arange(8), torch.zeros(8))
-    rows = torch.ones(5, 4), torch.ones(20, 4), torch.zeros(20), torch.arange(5)
     with pytest.raises(ConfigError, match=rf"loss\.name: hinge must return.*found {found}"):
-        loss_of(config, *rows, negatives)
+        fit_of_a_loss(install, f"def hinge(scores, config):\n    return {body}\n")
+
+
+def test_a_loss_without_gradients_is_refused(install):
+    with pytest.raises(ConfigError, match=r"hinge must return losses with gradients .* detach"):
+        fit_of_a_loss(install, "def hinge(scores, config):\n    return scores.targets.detach()\n")
+
+
+def test_a_loss_that_fails_is_named_with_its_line(install):
+    source = "def hinge(scores, config):\n    return rest(scores)\n\n\ndef rest(scores):\n    {}\n"
+    expected = r"hinge of another package fails at .*shop_models\.py:6: {}; correct it there"
+    with pytest.raises(ConfigError, match=expected.format("AttributeError: .* 'nonsense'")):
+        fit_of_a_loss(install, source.format("return scores.nonsense"))
+    with pytest.raises(ConfigError, match=expected.format("RuntimeError: .*")):
+        fit_of_a_loss(
+            install, source.format("return scores.targets @ scores.negatives.T.sum(0)[1:]")
+        )
+    with pytest.raises(ConfigError, match=r"fails at its call: TypeError: .*; correct it there"):
+        fit_of_a_loss(install, "def hinge(scores):\n    return scores.targets\n")
+
+
+def test_a_loss_that_is_computed_again_backwards_keeps_its_gradients(install):
+    source = "def hinge(scores, config):\n    return scores.mean((1 - scores.margin).exp())\n"
+    assert fit_of_a_loss(install, source).abs().sum() > 0

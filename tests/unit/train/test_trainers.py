@@ -21,6 +21,7 @@ from support.tiny_settings import (
     task_config,
     training_config,
 )
+from support.user_packages import MODULE
 
 ALONE = Process(Rank(0, 1), torch.device("cpu"))
 
@@ -189,6 +190,15 @@ def test_a_non_finite_gradient_raises_before_the_update():
     assert "training.precision (float32)" in str(raised.value)
     assert "model.item_init_std (0.5)" in str(raised.value)
     assert "learning_rate" not in str(raised.value)
+
+
+def test_a_loss_of_another_package_is_suspected_first(install):
+    points = {"dayahead.losses": {"hinge": f"{MODULE}:hinge"}}
+    install("def hinge(scores, config):\n    return (scores.targets - 99).log()\n", points)
+    trainer = trainer_of(loss={"name": "hinge", "negatives": 4})
+    trainer.model.sampler.set_counts(torch.ones(20, dtype=torch.int64))
+    with pytest.raises(TrainingError, match=r"weights: correct loss\.name \(hinge of another pack"):
+        trainer.fit("2026-01-01", epochs_of(), ignore)
 
 
 def test_the_gradient_is_clipped(monkeypatch):

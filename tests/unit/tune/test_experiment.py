@@ -117,6 +117,16 @@ def test_a_failed_experiment_says_why_and_stays_away(project, clone):
 
 
 @pytest.mark.slow
+def test_what_names_a_loss_of_a_package_is_computed_anew(project, clone, monkeypatch):
+    for sources, is_again in (({}, False), ({"loss hinge": "1"}, True)):
+        monkeypatch.setattr("dayahead.tune.experiment.package_sources", lambda _, s=sources: s)
+        for name in ("s-1", "s-2"):
+            (project / "seen.txt").unlink(missing_ok=True)
+            assert finished(clone.start(name, {"model.n_layer": 3}, clone.folder.parent)) == 0
+        assert (project / "seen.txt").exists() == is_again
+
+
+@pytest.mark.slow
 def test_a_stopped_experiment_leaves_a_clone_for_the_next(project, clone):
     slow = clone.start("s-2", {"model.n_layer": 8}, clone.folder.parent)
     while not slow.values("ndcg_at_20"):
@@ -168,6 +178,10 @@ def check_values(experiment, tmp_path, log):
         ("a\nerror: too many\nERROR: failed to reproduce 'train'\n", "error: too many"),
         ("a\nERROR: configuration is missing\nb\n", "ERROR: configuration is missing"),
         ("a\nsh: 1: not found\n", "sh: 1: not found"),
+        (
+            'Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 3\nb\nERROR: x\n',
+            "KeyError: 3",
+        ),
         ("", "no output"),
     ],
 )
