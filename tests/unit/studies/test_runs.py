@@ -160,7 +160,7 @@ def clones(monkeypatch, tmp_path):
             self.root, self.folder = root, folder
 
         def prepare(self, params):
-            self.folder.mkdir(parents=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             assert flattened(read_yaml(params))["training.seed"] == 1
 
         def start(self, name, changed, logs):
