@@ -65,17 +65,17 @@ def run_study(name: str, root: Path, n_jobs: int = 1) -> StudyResult:
     with locked(home.with_suffix(".lock"), f"the study {path.stem}; wait for it") as lock:
         warn_of_uncommitted(root, ("params.yaml", "studies/", "presets/", "dvc.lock"))
         there = [run for run in runs if commit_of(run, root) is not None]
-        changed = [run for run in there if _changed_sources(run, home)]
+        changed = [run for run in there if _changed_sources(run, root, home)]
         missing = [run for run in runs if run not in there or run in changed]
         if len(missing) < len(runs):
             _log.info("%d of %d runs are there already", len(runs) - len(missing), len(runs))
         for run in changed:
-            _log.info("%s: again, for %s changed", run, _changed_sources(run, home))
+            _log.info("%s: again, for %s changed", run, _changed_sources(run, root, home))
         failures = _made(missing, root, home, lock, n_jobs) if missing else {}
     rows: dict[str, list[str]] = {run.row: [] for run in runs}
     for run in runs:
         if str(run) not in failures and (commit := commit_of(run, root)) is not None:
-            if names := _changed_sources(run, home):
+            if names := _changed_sources(run, root, home):
                 failures[str(run)] = f"{names} changed while the study ran"
             else:
                 rows[run.row].append(commit)
@@ -91,7 +91,8 @@ def _made(
 
         def start(slot: int, run: PlannedRun) -> Experiment:
             _log.info("%s: started; its output is in %s", run, _output_of(run, home, root))
-            write_json(_sources_file(run, home), package_sources(run.settings))
+            record = {"instead_of": commit_of(run, root), "sources": package_sources(run.settings)}
+            write_json(_sources_file(run, home), record)
             return clones[slot].start(run.experiment, run.changed, home)
 
         queue = Queue(list(runs), start, n_jobs)
@@ -108,10 +109,13 @@ def _sources_file(run: PlannedRun, home: Path) -> Path:
     return home / f"{run.experiment}.sources.json"
 
 
-def _changed_sources(run: PlannedRun, home: Path) -> str:
+def _changed_sources(run: PlannedRun, root: Path, home: Path) -> str:
     """Name what a run uses of other packages whose source is another than when it started."""
     file = _sources_file(run, home)
-    before = read_json(file) if file.exists() else {}
+    record = read_json(file) if file.exists() else {}
+    # An interrupted run has left the experiment that it was to replace.
+    is_of_it = bool(record) and record["instead_of"] != commit_of(run, root)
+    before = record["sources"] if is_of_it else {}
     now = package_sources(run.settings)
     return " and ".join(f"the source of {name}" for name in now if before.get(name) != now[name])
 

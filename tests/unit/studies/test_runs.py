@@ -160,7 +160,7 @@ def clones(monkeypatch, tmp_path):
             self.root, self.folder = root, folder
 
         def prepare(self, params):
-            self.folder.mkdir(parents=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             assert flattened(read_yaml(params))["training.seed"] == 1
 
         def start(self, name, changed, logs):
@@ -200,6 +200,10 @@ def test_the_command_makes_what_is_missing_and_ends_in_the_table(project, clones
     assert not [*(project / ".dayahead" / "studies" / "mine").glob("clone-*")]
 
 
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
 def test_runs_are_made_again_after_a_change_of_a_loss(project, clones, caplog, install):
     points = {"dayahead.losses": {"hinge": f"{MODULE}:hinge"}}
     source = install("def hinge(scores, config):\n    return 0\n", points)
@@ -212,6 +216,9 @@ def test_runs_are_made_again_after_a_change_of_a_loss(project, clones, caplog, i
     CliRunner().invoke(app, command)
     assert clones[4:] == ["mine-memory-5"]
     source.write_text("def hinge(scores, config):\n    return 1\n")
+    with pytest.MonkeyPatch.context() as patch:  # an interrupted run leaves the earlier one
+        patch.setattr("dayahead.tune.experiment.Clone.start", interrupted)
+        CliRunner().invoke(app, command)
     with caplog.at_level("INFO"):
         CliRunner().invoke(app, command)
     assert clones[5:] == ["mine-own-1", "mine-own-2", "mine-memory-5"]
