@@ -73,6 +73,19 @@ def test_every_label_and_endpoint_is_one_that_the_metrics_have():
     assert buckets <= histograms
 
 
+def test_what_panels_divide_and_increases_count_is_there_from_the_start():
+    # A series that begins with its first event hides that one from increase().
+    text = Metrics().text().decode()
+    for name, results in (
+        ("reloads", ("served", "refused")),
+        ("sessions", ("known", "cold", "error")),
+    ):
+        assert [r for r in results if f'{name}_total{{result="{r}"}} 0.0' not in text] == []
+    # Statuses have no list: the share of failures is 0 before the first.
+    [share] = [each for each in expressions() if 'status=~"5..' in each]
+    assert "or vector(0)" in share
+
+
 def test_the_dashboard_has_no_panel_over_another():
     board = json.loads((FOLDER / "dashboard.json").read_text())
     cells = [

@@ -176,6 +176,8 @@ def _status(*, as_json: bool) -> str:
     from dayahead.nightly.status import status_json, status_lines
 
     served = project_served()
+    if not (served.root / "params.yaml").exists():
+        raise ConfigError(f"{served.root}: no params.yaml; run this in the project's folder")
     state = served.history.read()
     if as_json:
         return json.dumps(status_json(state, served.publications))

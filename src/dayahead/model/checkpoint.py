@@ -140,6 +140,11 @@ def load_model(folder: Path, *, to_fit: bool = True) -> StoredModel:
     Raises:
         ModelFileError: a file is missing or damaged, or the files do not belong together.
     """
+    if not folder.is_dir():
+        raise ModelFileError(
+            f"{folder}: no such folder; expected a model, as `dvc repro` writes it to models/ of "
+            f"the project"
+        )
     try:
         check_content(folder)
         path = folder / CONFIG

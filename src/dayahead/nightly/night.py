@@ -91,14 +91,14 @@ class Night(Served):
         facts: dict[str, Any] = {"window": newest.name, "content": content, "champion": champion}
         key = fingerprint(facts | {"settings": params.nightly.decision_settings})
         earlier = state.decision_on(newest.name)
-        if earlier is not None and (earlier.kind == "published" or earlier.key == key):
+        if earlier is not None and _stands(earlier, key, content):
             return None
         new = _new_windows(state, folder)
         admission, details = _admit(folder, new, state, params)
         of_log = self.root, folder, newest
         details |= {**live_details(*of_log, state), **online_details(*of_log)}
-        checks, details["champion"] = list(admission.checks), champion
-        common = {"window": newest.name, "key": key}
+        details |= {"champion": champion, "content": content}
+        checks, common = list(admission.checks), {"window": newest.name, "key": key}
         if any(window.name in admission.refused for window in new):
             return _entry("refused", checks, details=details, **common)
         _log.info("fitting up to %s; its own evaluation is by the model before", newest.name)
@@ -117,10 +117,14 @@ class Night(Served):
         return _entry(kind, checks, details=details, model=name, metrics=refresh.metrics, **common)
 
     def _older_model(self, state: State, folder: WindowFolder, champion: str) -> Path | None:
-        """Return the published model, unless the ranks of the newest window are already its own."""
+        """Return the published model that the new one is compared with, if there is one.
+
+        There is none where the ranks of the newest window are its own already, or where it was
+        fitted on that window, before the data were corrected.
+        """
         current, _ = state.published
         published = state.publication(current) if current else None
-        if published is None:
+        if published is None or published.window == folder.windows[-1].name:
             return None
         is_own = (
             published.window == folder.windows[-2].name
@@ -196,6 +200,17 @@ class Night(Served):
         """
         path, challengers = self.root / "params.yaml", params.nightly.challengers.items()
         return [(trial_of(params, path, name), changes) for name, changes in challengers]
+
+
+def _stands(earlier: Entry, key: str, content: str) -> bool:
+    """Return whether a decision on the newest window holds for the present data and settings.
+
+    One that published holds until the data change, whatever the settings are; those of older
+    histories, which do not have the hash of their data, hold for good.
+    """
+    if earlier.kind == "published":
+        return bool(earlier.details.get("content", content) == content)
+    return earlier.key == key
 
 
 def _entry(kind: Any, checks: list[Check], **more: Any) -> Entry:  # noqa: ANN401

@@ -6,6 +6,7 @@ the next list. The rank of the click is the item's place in the list.
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,7 +58,8 @@ def online_figures(root: Path, start: int = 0, end: int | None = None) -> Figure
     Returns:
         `lists`, and by `variants` the number of sessions and clicks and each of METRICS with its
         95 % interval over sessions: [mean, low, high], or [mean] for fewer than MIN_SESSIONS. With
-        two variants also their `difference`.
+        two variants also their `difference`. Without `end` also how many lists are `later` than the
+        official log, if any, and its `end`.
 
     Raises:
         DataError: a log cannot be read.
@@ -70,7 +72,10 @@ def online_figures(root: Path, start: int = 0, end: int | None = None) -> Figure
         parts.append(_ranked(log, lists, first, last))
     found = pd.concat(parts).drop_duplicates(["owner", "clicked"], keep="last")
     by_variant = {str(name): _sums(rows) for name, rows in found.groupby("variant")}
-    figures = {"lists": n_lists, "variants": {k: _figures(v) for k, v in by_variant.items()}}
+    figures: Figures = {"lists": n_lists}
+    if end is None and (n_later := _n_later(root, max(start, log.end))):
+        figures["later"] = {"lists": n_later, "end": log.end}
+    figures["variants"] = {name: _figures(sums) for name, sums in by_variant.items()}
     if len(by_variant) == 2:  # noqa: PLR2004
         both = by_variant.values()
         figures["difference"] = {name: _estimate(name, *both) for name in METRICS}
@@ -84,6 +89,13 @@ def _parts(root: Path, start: int, end: int) -> Iterator[tuple[int, int]]:
         [first] = connection.execute(query, (start,)).fetchone()
     for each in range(end if first is None else first, end, PART):
         yield each, min(each + PART, end)
+
+
+def _n_later(root: Path, end: int) -> int:
+    """Return the number of lists from a time on."""
+    with LISTS.reading(root / DEFAULT_LISTS) as connection:
+        query = "SELECT count(*) FROM lists WHERE time >= ?"
+        return int(connection.execute(query, (end,)).fetchone()[0])
 
 
 def _lists(root: Path, log: OfficialLog, start: int, end: int) -> pd.DataFrame:
@@ -153,6 +165,12 @@ def online_lines(found: Figures) -> list[str]:
         lines.append(f"{name}: {counts}, {_said(each)}")
     if "difference" in found:
         lines.append(f"B - A: {_said(found['difference'], '+')}")
+    if later := found.get("later"):
+        end = datetime.fromtimestamp(later["end"] / SECOND, UTC)
+        lines.append(
+            f"{later['lists']:,} lists are later than the official log, which ends at "
+            f"{end:%Y-%m-%d %H:%M} UTC: their clicks are not known yet"
+        )
     return lines
 
 

@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.errors import DataError
+from dayahead.core.suggestions import found_instead
 from dayahead.live.event import Event
 from dayahead.serve.answers import table_of
-from dayahead.serve.messages import LiveEvent, Refused
+from dayahead.serve.messages import LiveEvent, Refused, further_fields
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.trial import A
 
@@ -72,8 +73,10 @@ def _check_fields(recommender: Recommender, events: Sequence[LiveEvent]) -> None
     """Check that each event has the fields that the model reads; they may be null."""
     needed = recommender.column_types.keys() - {ITEM_ID, EVENT_TIME}
     for event in events:
-        if missing := sorted(needed - (event.model_extra or {}).keys()):
-            raise DataError(f"{', '.join(missing)} is missing; this model reads it")
+        given = event.model_extra or {}
+        if missing := sorted(needed - given.keys()):
+            instead = found_instead(missing[0], further_fields(given, needed))
+            raise DataError(f"{', '.join(missing)} is missing; this model reads it{instead}")
 
 
 def _untimely(time: int, earliest: int, latest: int) -> str:

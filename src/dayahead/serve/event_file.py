@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from dayahead.serve.messages import IngestResult, LiveEvent
+from dayahead.serve.messages import IngestResult, LiveEvent, misspelt
 from dayahead.serve.micro_batches import Overloaded
 
 AT_ONCE = 1_000
@@ -78,7 +78,8 @@ class EventFile:
             except ValidationError as error:
                 first = error.errors()[0]
                 where = ".".join(map(str, first["loc"]))
-                log.warning("%s:%d: %s: %s", self.path, self.n_lines, where, first["msg"])
+                what = first["msg"] + misspelt(first)
+                log.warning("%s:%d: %s: %s", self.path, self.n_lines, where, what)
         return events
 
     async def _taken(self, take: Take, events: Sequence[LiveEvent]) -> None:

@@ -27,6 +27,7 @@ from dayahead.serve.messages import (
     SessionRequest,
     SimilarAnswer,
     SimilarRequest,
+    misspelt,
 )
 from dayahead.serve.metrics import RequestTimer
 from dayahead.serve.micro_batches import Overloaded
@@ -188,7 +189,7 @@ def _fault(found: Mapping[str, Any]) -> str:
         return f"the body is not valid JSON (character {found['loc'][-1]})"
     parts = found["loc"][found["loc"][0] == "body" :]
     where = ".".join(str(part)[:NAME_LENGTH] for part in parts)
-    said = found["msg"].removeprefix("Value error, ")
+    said = found["msg"].removeprefix("Value error, ") + misspelt(found)
     return f"{where}: {said}" if where else str(said)
 
 

@@ -1,9 +1,10 @@
 """Requests of the HTTP service, checked when they arrive, and answers, which need no check."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -19,7 +20,7 @@ from pydantic import (
 )
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
-from dayahead.core.suggestions import did_you_mean
+from dayahead.core.suggestions import did_you_mean, found_instead
 from dayahead.serve.request import ColdStart
 
 ItemId = StrictInt | StrictStr
@@ -28,6 +29,8 @@ T = TypeVar("T")
 Listed = Annotated[list[T], Field(fail_fast=True)]
 N_UNKNOWN_FIELDS = 5
 """Number of unknown fields that are named one by one; with more, a message is refused whole."""
+N_COMPARED = 20
+"""Number of further fields of an event among which a misspelt one is looked for."""
 NAME_LENGTH = 100
 """Number of characters of a field's name that an answer repeats."""
 
@@ -235,6 +238,24 @@ class Answers:
     """An answer or an error for each request, in their order."""
 
     answers: list[Answer | Failure]
+
+
+def misspelt(found: Mapping[str, Any]) -> str:
+    """Name the further field that an event may have in place of one that it must have.
+
+    Args:
+        found: one of pydantic's errors.
+    """
+    if found["type"] != "missing" or (name := found["loc"][-1]) not in LiveEvent.model_fields:
+        return ""
+    return found_instead(name, further_fields(found["input"], LiveEvent.model_fields))
+
+
+def further_fields(given: Mapping[str, object], known: Iterable[str]) -> list[str]:
+    """Return the first names, shortened, that are none of those known."""
+    left_out = {*known}
+    names = (name[:NAME_LENGTH] for name in given if name not in left_out)
+    return [*islice(names, N_COMPARED)]
 
 
 def columns_of(events: Sequence[Event], names: Iterable[str]) -> dict[str, list[Any]]:

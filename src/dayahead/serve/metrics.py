@@ -80,6 +80,14 @@ class Metrics:
             registry=own,
         )  # fmt: skip
 
+        # A series that begins with its first event hides that one from Prometheus's increase().
+        for counter, results in (
+            (self.reloads, ("served", "refused")),
+            (self.sessions, ("known", "cold", "error")),
+        ):
+            for result in results:
+                counter.labels(result)
+
     def set_models(self, models: Iterable[tuple[str, str]]) -> None:
         """Name the models in use, by version and window."""
         self.model.clear()

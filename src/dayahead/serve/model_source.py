@@ -80,6 +80,11 @@ class ModelSource:
         Raises:
             ModelFileError: it is not complete, changed meanwhile, or gives no finite scores.
         """
+        if self._is_published and not os.path.lexists(self.folder):
+            raise ModelFileError(
+                f"{self.folder}: nothing is published here yet; run `dayahead nightly`, or serve "
+                f"models/, which `dvc repro` writes, without --published"
+            )
         folder = self._target
         found = _signature(folder)
         try:

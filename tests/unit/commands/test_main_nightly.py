@@ -206,6 +206,12 @@ def test_options_that_do_not_go_together(project, words, message):
         CliRunner().invoke(app, ["nightly", *words], catch_exceptions=False)
 
 
+def test_a_folder_that_is_no_project_has_no_status(tmp_path, monkeypatch):
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"no params\.yaml; run this in the project's folder"):
+        CliRunner().invoke(app, ["nightly", "--status"], catch_exceptions=False)
+
+
 def test_before_the_first_night_nothing_is_served(project):
     output = call("nightly", "--status").output
     assert "serving   nothing" in output

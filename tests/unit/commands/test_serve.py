@@ -316,7 +316,7 @@ def test_a_model_without_ticks_is_not_served_live(published, tmp_path, monkeypat
         (["--against", "second-model"], "--against DIR and --share S go together"),
         (["--share", "0.5"], "--against DIR and --share S go together"),
         (["--against", "second-model", "--share", "1"], "above 0 and below 1"),
-        (["--against", "nowhere", "--share", "0.1"], "nowhere: not a complete model"),
+        (["--against", "nowhere", "--share", "0.1"], "nowhere: no such folder"),
     ],
 )
 def test_a_second_model_needs_a_share_and_must_be_there(published, monkeypatch, options, message):

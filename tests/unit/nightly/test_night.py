@@ -109,6 +109,21 @@ def test_renumbered_items_are_refused_and_nothing_is_trained(root):
     assert linked(root) == [day(4), day(3)]
 
 
+def test_a_published_window_is_decided_again_once_its_data_are_corrected(root):
+    night = after_nights(root, 4)
+    days = [ordinary_day(number) for number in range(4)]
+    night.pipeline.deliver([*days, ordinary_day(4, n_sessions=30)])
+    assert night.run().outcome == "published"
+    night.pipeline.deliver([*days, ordinary_day(4)])
+    assert (night.run().outcome, night.run().outcome) == ("published", "nothing new")
+    first, second = night.history.read().decisions[-2:]
+    assert first.details["windows"] == second.details["windows"] == [day(4)]
+    # The model published before was fitted on this window: it is no measure in it.
+    guards = [check["guard"] for check in second.checks]
+    assert "champion_margin" not in guards
+    assert linked(root)[0] == day(4)
+
+
 @pytest.mark.slow
 def test_the_night_after_a_refused_one_is_not_compared_with_it(root):
     night = after_nights(root, 4)

@@ -195,6 +195,16 @@ def test_the_verb_prints_the_same(root):
     trial(root, 20, 50)
     shown = CliRunner().invoke(app, ["online"], catch_exceptions=False)
     assert shown.output.splitlines() == online_lines(online_figures(root))
+    write_lists(root, [("late", "A", [1], 86_400)])
+    last = CliRunner().invoke(app, ["online"], catch_exceptions=False).output.splitlines()[-1]
+    assert last == (
+        f"1 lists are later than the official log, which ends at {day(3)} 00:00 UTC: their clicks "
+        f"are not known yet"
+    )
+
+
+def test_lists_of_other_days_are_left_out(root):
+    trial(root, 20, 50)
     later = CliRunner().invoke(app, ["online", "--since", day(3)], catch_exceptions=False)
     assert later.output == "0 lists served, 0 clicks within 30 minutes after one\n"
 

@@ -84,9 +84,9 @@ def test_a_new_file_is_read_from_its_start(tmp_path):
 
 def test_lines_that_are_no_events_are_named_and_left_out(tmp_path, caplog):
     path = tmp_path / "events.jsonl"
-    path.write_text(line("a") + "{}\n" + "text\n" + line("b", item_id=99) + line("c"))
+    path.write_text(line("a") + '{"itm_id": 1}\n' + "text\n" + line("b", item_id=99) + line("c"))
     assert followed(path, Taker(), [lambda: None]) == [["a", "b", "c"]]
-    assert "events.jsonl:2: item_id: Field required" in caplog.text
+    assert "events.jsonl:2: item_id: Field required; there is itm_id instead" in caplog.text
     assert "events.jsonl:3: : Invalid JSON" in caplog.text
     assert "events.jsonl: 1 events are refused; the first, b: too old" in caplog.text
 

@@ -120,6 +120,10 @@ BAD = {
     "no events": ({}, "events: Field required"),
     "none": ({"events": []}, "events: List should have at least 1 item"),
     "no id": ({"events": [{"session_id": "s"}]}, "events.1.event_id: Field required"),
+    "misspelt": (
+        {"events": [{"event_id": "a", "sesion_id": "s", "item_id": 1, "event_time": 0}]},
+        "events.1.session_id: Field required; there is sesion_id instead",
+    ),
     "empty id": ({"events": [event("", 1, "00:01")]}, "events.1.event_id: String should have at"),
     "null item": ({"events": [event("a", None, "00:01")]}, "events.1.item_id"),
     "no time": ({"events": [event("a", 1, "xx")]}, "events.1.event_time"),
@@ -172,11 +176,13 @@ def test_events_have_the_fields_that_the_model_reads(windows, tmp_path):
     models = train_study(windows, tmp_path / "study", sections) / "models"
     with live_client(models, tmp_path / "events.sqlite") as live:
         good = event("c", 1, "00:01", category=2, other="kept")
-        bad = event("a", 1, "00:01"), event("b", 1, "00:01", category="x")
+        bad = event("a", 1, "00:01", categry=2), event("b", 1, "00:01", category="x")
         status, taken = live.send(bad[0], good, bad[1])
         assert (status, taken["accepted"]) == (202, 1)
         assert [each["event_id"] for each in taken["refused"]] == ["a", "b"]
-        assert "category is missing" in taken["refused"][0]["error"]
+        assert taken["refused"][0]["error"] == (
+            "category is missing; this model reads it; there is categry instead"
+        )
         assert live.send(*bad)[0] == 422
         [kept] = live.log.read()
         assert kept.fields == {"item_id": 1, "category": 2, "other": "kept"}

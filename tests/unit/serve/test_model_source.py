@@ -193,8 +193,12 @@ def test_a_model_whose_files_change_while_it_is_loaded_is_loaded_again(models, m
 
 
 def test_without_a_model_there_is_an_error(tmp_path):
-    with pytest.raises(ModelFileError):
+    with pytest.raises(
+        ModelFileError, match="nothing is published here yet; run `dayahead nightly`"
+    ):
         ModelSource.chosen(None, tmp_path).load()
+    with pytest.raises(ModelFileError, match="models: no such folder; expected a model"):
+        ModelSource.chosen(tmp_path / "models", None).load()
 
 
 def test_one_source_is_chosen(models):
