@@ -138,8 +138,8 @@ def reading(path: Path, expected: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise DataError(
-            f"{path}: not there; expected {expected}; run `dvc pull` if another has pushed it, or "
-            f"`dvc repro`"
+            f"{path}: expected {expected} (it is not there); run "
+            f"`dvc repro -f train`, or `dvc pull` if another has pushed it"
         ) from None
     except (
         OSError, LookupError, ValueError, TypeError, csv.Error, ConfigError, pa.ArrowException,

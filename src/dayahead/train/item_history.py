@@ -39,18 +39,18 @@ class ItemHistory:
 
     def _add(self, window: Window) -> None:
         columns = [ITEM_ID] if self.column is None else [ITEM_ID, self.column]
-        table = self.folder.read(window, "train", columns)
-        items = pc.list_flatten(table[ITEM_ID]).to_numpy().astype(np.int64)
-        rows = row_of_each(pc.list_value_length(table[ITEM_ID]).to_numpy())
         size = len(self.sessions)
         self.is_new = self.sessions == 0
-        self.n_sessions += len(table)
-        self.sessions += np.bincount(np.unique(rows * size + items) % size, minlength=size)
+        for batch in self.folder.batches(window, "train", columns):
+            items = pc.list_flatten(batch[ITEM_ID]).to_numpy().astype(np.int64)
+            rows = row_of_each(pc.list_value_length(batch[ITEM_ID]).to_numpy())
+            self.n_sessions += len(batch)
+            self.sessions += np.bincount(np.unique(rows * size + items) % size, minlength=size)
+            if self.column is not None:
+                values = pc.list_flatten(batch[self.column]).to_numpy()
+                is_known = values >= N_RESERVED
+                self.values[items[is_known]] = values[is_known]  # the last event of an item counts
         self.sessions[:N_RESERVED] = 0
-        if self.column is not None:
-            values = pc.list_flatten(table[self.column]).to_numpy()
-            is_known = values >= N_RESERVED
-            self.values[items[is_known]] = values[is_known]  # the last event of an item counts
 
     @property
     def known(self) -> KnownItems:

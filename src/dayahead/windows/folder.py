@@ -166,6 +166,16 @@ class WindowFolder:
         """
         return self._without_users(_read_table(self.path(window, role), columns, rows))
 
+    def batches(self, window: Window, role: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Read integer columns of a role's sessions, in file order, some thousand sessions at once.
+
+        Raises:
+            WindowError: the file is missing or unreadable.
+        """
+        path = self.path(window, role)
+        with wrap_read_errors(path), pq.ParquetFile(path) as file:
+            yield from file.iter_batches(columns=columns)
+
     def _without_users(self, table: pa.Table) -> pa.Table:
         if SESSION_ID not in table.column_names or self.manifest.hash_seed is None:
             return table
@@ -189,17 +199,16 @@ class WindowFolder:
 
         `is_counted` says by index which types of events count; None: all.
         """
-        path, size = self.path(window, role), N_RESERVED + len(self.vocabulary(ITEM_ID))
+        size = N_RESERVED + len(self.vocabulary(ITEM_ID))
         counts = np.zeros(size, np.int64)
-        with wrap_read_errors(path):
-            columns = [ITEM_ID] if is_counted is None else [ITEM_ID, EVENT_TYPE]
-            for batch in pq.ParquetFile(path).iter_batches(columns=columns):
-                items, *types = (
-                    pc.list_slice(batch[name], start).flatten().to_numpy() for name in columns
-                )
-                if is_counted is not None:
-                    items = items[is_counted[types[0]]]
-                counts += np.bincount(items, minlength=size)
+        columns = [ITEM_ID] if is_counted is None else [ITEM_ID, EVENT_TYPE]
+        for batch in self.batches(window, role, columns):
+            items, *types = (
+                pc.list_slice(batch[name], start).flatten().to_numpy() for name in columns
+            )
+            if is_counted is not None:
+                items = items[is_counted[types[0]]]
+            counts += np.bincount(items, minlength=size)
         return counts
 
     def items_in(self, window: Window, role: str) -> NDArray[np.int32]:

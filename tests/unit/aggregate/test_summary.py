@@ -51,7 +51,9 @@ def test_baselines_stand_beside_the_run(project):
 def test_results_without_baselines_are_refused(project):
     sections = {"model": {"architecture": "popularity"}}
     train_study(project / "data" / "windows", project, sections)
-    with pytest.raises(DataError, match=r"own\.csv: not there; .* `dvc pull` .* `dvc repro`"):
+    with pytest.raises(
+        DataError, match=r"own\.csv: .*not there.*`dvc repro -f train`, or `dvc pull`"
+    ):
         summarize_run(tiny_params(sections), project)
 
 
