@@ -1,5 +1,6 @@
 """Makes waiting OpenMP threads spin while cores are free, and sleep while other work needs them."""
 
+import atexit
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -28,12 +29,21 @@ def watch_cores() -> None:
     busy process, spinning takes the core from the thread that is waited for, and everything takes
     two to five times as long. Results do not depend on it.
     """
-    Thread(target=_watch, name="cores", daemon=True).start()
+    over = Event()
+    thread = Thread(target=_watch, args=(over,), name="cores", daemon=True)
+    thread.start()
+    atexit.register(_end, over, thread)
 
 
-def _watch() -> None:
+def _end(over: Event, thread: Thread) -> None:
+    # A thread that is within torch while the interpreter ends would abort the process.
+    over.set()
+    thread.join()
+
+
+def _watch(over: Event) -> None:
     with suppress(OSError, RuntimeError):  # out of files or threads: keep spinning
-        _hold_while(_looks(), idle_threads)
+        _hold_while(_looks(over), idle_threads)
 
 
 def _hold_while(looks: Iterable[bool], context: Callable[[], AbstractContextManager[None]]) -> None:
@@ -43,13 +53,11 @@ def _hold_while(looks: Iterable[bool], context: Callable[[], AbstractContextMana
                 pass
 
 
-def _looks() -> Iterator[bool]:
+def _looks(over: Event) -> Iterator[bool]:
     """Yield at each measurement whether cores have been crowded since the last one."""
     now = CoreTimes.now()
-    while True:
-        before = now
-        time.sleep(INTERVAL)
-        now = CoreTimes.now()
+    while not over.wait(INTERVAL):
+        before, now = now, CoreTimes.now()
         yield now.is_crowded_since(before)
 
 
@@ -90,12 +98,17 @@ def idle_threads() -> Iterator[None]:
     n_missing = (os.cpu_count() or 1) + 1 - n_threads
     # Each Python thread gets its own team of OpenMP threads, of which it is one itself.
     n_teams = -(-n_missing // (n_threads - 1)) if n_threads > 1 else 0
+    threads = [Thread(target=_hold_team, args=(over,), daemon=True) for _ in range(n_teams)]
+    started: list[Thread] = []
     try:
-        for _ in range(n_teams):
-            Thread(target=_hold_team, args=(over,), daemon=True).start()
+        for thread in threads:
+            thread.start()
+            started.append(thread)
         yield
     finally:
         over.set()
+        for thread in started:
+            thread.join()
 
 
 def _hold_team(over: Event) -> None:

@@ -100,3 +100,28 @@ def test_waiting_threads_sleep_while_idle_ones_are_held():
     before, held, after = map(float, done.stdout.split())
     assert held < before / 2
     assert held < after / 2
+
+
+ENDING = """
+import time, torch
+from dayahead.distributed import openmp
+
+def looks(over):
+    while not over.is_set():
+        yield True
+        yield False
+
+torch.set_num_threads(2)
+openmp._looks = looks
+openmp.watch_cores()
+time.sleep(0.3)
+"""
+"""A process whose watcher starts and ends teams all the time, as it ends."""
+
+
+def test_no_thread_is_within_torch_as_the_process_ends():
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", ENDING], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
