@@ -45,16 +45,19 @@ class Growth:
     def parts(self, n_clicks: int) -> Iterator[tuple["Growth", slice]]:
         """Yield consecutive rows of at most so many clicks, or one row, and which clicks they are.
 
-        Without rows there is one part.
+        What is no larger is one part, also without rows.
         """
         offsets, start = self.sessions.offsets, 0
-        while not start or start < len(self.ids):
+        if len(self.sessions.items) <= n_clicks:
+            yield self, slice(None)
+            return
+        while start < len(self.ids):
             end = int(np.searchsorted(offsets, offsets[start] + n_clicks, side="right")) - 1
-            rows = np.arange(start, min(max(end, start + 1), len(self.ids)))
+            rows = np.arange(start, max(end, start + 1))
             numbers = self.n_counted[rows], self.is_ended[rows], self.ids[rows]
-            part = Growth(self.sessions.take(rows), *numbers)
-            yield part, slice(offsets[start], offsets[start] + len(part.sessions.items))
-            start += max(1, len(rows))
+            start += len(rows)
+            clicks = slice(offsets[rows[0]], offsets[start])
+            yield Growth(self.sessions.take(rows), *numbers), clicks
 
     def with_new_clicks(self) -> "Growth":
         """Leave out the sessions that have ended without a new click."""
