@@ -51,8 +51,7 @@ def evaluate(
         window: its name, such as 2026-01-15; by default the window that follows the model's last.
         split: sessions to evaluate on; their last items are the targets.
         cutoffs: lengths of the lists.
-        metrics: of other packages, by the names of their entry points; those that the runs
-            recorded are added.
+        metrics: of other packages, by the names of their entry points.
 
     Returns:
         Recall, NDCG, MRR and these metrics at each cutoff, by name, as in results/windows.csv.
@@ -89,7 +88,8 @@ def compare(
             run ids or results folders.
         runs_b: the same of the other setting.
         cutoffs: lengths of the lists.
-        metrics: of other packages, by the names of their entry points.
+        metrics: of other packages, by the names of their entry points; those that the runs
+            recorded are added.
 
     Raises:
         ComparisonError: a run has no results, or the runs differ in windows, sessions or targets.
