@@ -143,9 +143,10 @@ def test_every_loss_learns_with_sampled_negatives_or_those_of_the_batch(
     loss = {"name": name, "negatives": negatives, "negatives_of_batch": not negatives}
     # Binary cross entropy learns nothing until every score has come down.
     epochs = 24 if name == "gbce" else 8
-    # TOP1-max pulls the scores of negatives to 0 as well, which keeps them from being lower.
-    least = 0.8 if name == "top1_max" else 0.9
-    assert last_recall(windows, tmp_path, loss=loss, epochs=epochs) > least
+    # TOP1-max pulls the scores of negatives to 0 as well, and is thrown about by large steps.
+    rate = 0.003 if name == "top1_max" else 0.01
+    recall = last_recall(windows, tmp_path, loss=loss, epochs=epochs, learning_rate=rate)
+    assert recall > 0.9
 
 
 @pytest.mark.parametrize(("task", "first"), [("clm", 1), ("mlm", 0)])
