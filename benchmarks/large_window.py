@@ -4,7 +4,7 @@ Sessions are drawn at random in REES46's shape: 166,794 items by Zipf's law, 2 t
 average. Each model is fitted on them and evaluated on 10,000 sessions of the next window, in a
 process of its own. Networks make STEPS steps: their memory does not depend on how many.
 
-Command: python benchmarks/large_window.py [--sessions 20000000] [--models memory gpt2]
+Command: python benchmarks/large_window.py [--sessions 20000000] [--models gpt2 vstan]
 """
 
 import argparse

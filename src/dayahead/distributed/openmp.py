@@ -98,10 +98,10 @@ def idle_threads() -> Iterator[None]:
     n_missing = (os.cpu_count() or 1) + 1 - n_threads
     # Each Python thread gets its own team of OpenMP threads, of which it is one itself.
     n_teams = -(-n_missing // (n_threads - 1)) if n_threads > 1 else 0
-    threads = [Thread(target=_hold_team, args=(over,), daemon=True) for _ in range(n_teams)]
     started: list[Thread] = []
     try:
-        for thread in threads:
+        for _ in range(n_teams):
+            thread = Thread(target=_hold_team, args=(over,), daemon=True)
             thread.start()
             started.append(thread)
         yield

@@ -117,7 +117,7 @@ def test_a_failed_experiment_says_why_and_stays_away(project, clone):
 
 
 @pytest.mark.slow
-def test_what_names_a_loss_of_a_package_is_computed_anew(project, clone, monkeypatch):
+def test_what_names_a_loss_of_a_package_is_computed_again(project, clone, monkeypatch):
     for sources, is_again in (({}, False), ({"loss hinge": "1"}, True)):
         monkeypatch.setattr("dayahead.tune.experiment.package_sources", lambda _, s=sources: s)
         for name in ("s-1", "s-2"):
