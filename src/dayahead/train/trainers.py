@@ -272,9 +272,9 @@ class GradientTrainer:
                 f"({training.warmup_steps}), or set {precision}"
             )
         loss = self.model.loss_config
-        first = f"correct loss.name ({loss.name} of another package), " if loss.is_packaged else ""
+        hint = f"correct loss.name ({loss.name} of another package), " if loss.is_packaged else ""
         return (
-            f"it is so before the first update, with initial weights: {first}set {precision}, raise "
+            f"it is so before the first update, with initial weights: {hint}set {precision}, raise "
             f"model.item_init_std ({model.item_init_std}) or model.init_std ({model.init_std}), "
             f"or set model.architecture ({model.architecture}) to gpt2"
         )
