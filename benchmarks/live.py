@@ -64,7 +64,7 @@ def measure() -> tuple[Memories, list[Tick]]:
     memories = Memories(settings)
     memories.grow({ITEM_ID: N_ITEMS})
     earlier = sessions_between(dice, N_SESSIONS, 0, DAY)
-    memories.add(earlier.take(earlier.order()), DAY)
+    memories.add([earlier.take(earlier.order())], DAY)
     running = RunningSessions(settings)
     n_sessions = N_TICKS * CLICKS_PER_TICK // LENGTH
     running.deliver(sessions_between(dice, n_sessions, DAY, DAY + N_TICKS * TICK))

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dayahead.memory.clicks import Clicks
+from dayahead.memory.outline import Positions
 
 HOUR = 3_600_000_000
 
@@ -53,7 +54,13 @@ def with_pasts(sessions, seed, n_items=12):
 
 def prefixes_of(rows):
     """Return every prefix of rows that another click follows."""
-    return rows.prefixes(rows.positions())
+    return rows.prefixes(positions_of(rows))
+
+
+def positions_of(rows):
+    """Return the positions before every click but a row's first."""
+    found = [(row, n) for row, length in enumerate(rows.lengths) for n in range(length - 1, 0, -1)]
+    return Positions(*np.array(found, np.int64).reshape(-1, 2).T)
 
 
 def sessions_of(rows):

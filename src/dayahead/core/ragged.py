@@ -1,5 +1,6 @@
 """Ragged arrays: rows of different lengths, one after the other in flat arrays."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,3 +28,15 @@ def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> Ints:
     """Concatenate arange(start, start + length) of every pair."""
     offsets = offsets_of(lengths)
     return np.asarray(np.arange(offsets[-1]) + (starts - offsets[:-1]).repeat(lengths))
+
+
+def cut(lengths: NDArray[Any], n_most: int) -> Iterator[slice]:
+    """Cut rows into consecutive parts of at most `n_most` values, or one row; at least one part."""
+    offsets, start = offsets_of(lengths), 0
+    while True:
+        end = int(np.searchsorted(offsets, offsets[start] + n_most, side="right")) - 1
+        end = min(max(end, start + 1), len(lengths))
+        yield slice(start, end)
+        start = end
+        if start >= len(lengths):
+            return

@@ -9,8 +9,9 @@ import numpy as np
 
 from dayahead.core.columns import N_RESERVED
 from dayahead.core.ragged import row_of_each
-from dayahead.memory.clicks import Clicks, Flags, Ints, Positions, among
+from dayahead.memory.clicks import Clicks, Flags, Ints, among
 from dayahead.memory.memories import Read, Reader
+from dayahead.memory.outline import Positions
 
 CELLS = 40_000
 """Maximum number of candidates, over all prefixes, that are read at once: bounds memory."""

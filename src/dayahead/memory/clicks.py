@@ -1,34 +1,24 @@
 """Sessions as the memories read them: flat arrays of clicks, and the prefixes to predict from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dayahead.core.columns import N_RESERVED, UNKNOWN
-from dayahead.core.ragged import offsets_of, ranges
+from dayahead.core.ragged import cut, offsets_of, ranges
+from dayahead.memory.outline import Outline, Positions
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+CLICKS = 1 << 19
+"""Most clicks that are counted at once, unless one session has more: bounds memory."""
 T = TypeVar("T")
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
-
-
-class Positions(NamedTuple):
-    """End positions of P prefixes within their rows."""
-
-    rows: Ints
-    """[P] row of each prefix."""
-    n_after: Ints
-    """[P] clicks of the row that come after the prefix."""
-
-    def take(self, chosen: Ints) -> "Positions":
-        """Return some of the positions, in the order given."""
-        return Positions(self.rows[chosen], self.n_after[chosen])
 
 
 @dataclass(frozen=True)
@@ -108,12 +98,6 @@ class Clicks:
         """Return some rows, in the order given."""
         return self._first_clicks(rows, self.lengths[rows])
 
-    def positions(self) -> Positions:
-        """List the positions before every click but a row's first."""
-        n_positions = np.maximum(self.lengths - 1, 0)
-        rows = np.arange(len(self)).repeat(n_positions)
-        return Positions(rows, np.cumsum(n_positions)[rows] - np.arange(len(rows)))
-
     def prefixes(self, positions: Positions) -> "Clicks":
         """Return the clicks of rows up to some positions, with the past of these rows."""
         return self._first_clicks(positions.rows, self.lengths[positions.rows] - positions.n_after)
@@ -122,10 +106,6 @@ class Clicks:
         """Return the time of the last click of each prefix: when its prediction is asked for."""
         return np.asarray(self.times[self._after(positions) - 1])
 
-    def times_of_following(self, positions: Positions) -> Ints:
-        """Return the time of the click after each position."""
-        return np.asarray(self.times[self._after(positions)])
-
     def following(self, positions: Positions) -> Ints:
         """Return the item after each position."""
         return np.asarray(self.items[self._after(positions)])
@@ -133,12 +113,6 @@ class Clicks:
     def worth_of(self, clicks: Ints) -> Floats:
         """Return what some clicks count, [k], or [1] where all count the same."""
         return np.ones(1) if self.worth is None else self.worth[clicks]
-
-    def learnable(self, positions: Positions) -> Ints:
-        """Return which positions are before a click of a type that is predicted."""
-        if self.is_target is None:
-            return np.arange(len(positions.rows))
-        return np.flatnonzero(self.is_target[self._after(positions)])
 
     def worth_after(self, positions: Positions) -> Floats:
         """Return what the click after each position counts."""
@@ -181,25 +155,33 @@ class Clicks:
         clicks = np.where(is_click, self.last[:, None] - steps, -1)
         return np.asarray(np.append(self.items, 0)[clicks])
 
+    def outline(self, before: int | None = None) -> Outline:
+        """Return the outline; the head may learn to predict clicks `before` a time, or all."""
+        is_learnable = self.is_target
+        if before is not None:
+            is_before = self.times < before
+            is_learnable = is_before if is_learnable is None else is_before & is_learnable
+        # Index -1, of a row without clicks, reads the 0 that is appended to the times.
+        ends = np.append(self.times, 0)[np.where(self.lengths, self.last, -1)]
+        return Outline(self.lengths, ends, self.hashes(), self._marks(), is_learnable)
+
     def order(self) -> Ints:
-        """Return the non-empty rows by the time of their last click, ties by a hash of the row.
+        """Return the order of the rows, as of their outline."""
+        return self.outline().order()
 
-        The model fitted on a window therefore does not depend on the order of its sessions.
-        """
-        rows = np.flatnonzero(self.lengths)
-        kept = self.take(rows)
-        worth = [] if kept.worth is None else [kept.worth.view(np.int64)]
-        flags = [] if kept.is_target is None else [kept.is_target.astype(np.int64)]
-        # Marks are the last key, so that those which say nothing change no order.
-        marks = [kept._hashes_of(worth + flags)] if worth + flags else []
-        order: Ints = np.lexsort([*marks, kept.hashes(), kept.times[kept.last]])
-        return np.asarray(rows[order])
+    def hold(self, rows: Ints) -> "Clicks":
+        """Return some rows, in the order given."""
+        return self.take(rows)
 
-    def halves(self) -> tuple[Ints, Ints]:
-        """Return the earlier and the later half of the rows, each in `order`."""
-        order = self.order()
-        middle = len(order) // 2
-        return order[:middle], order[middle:]
+    def parts(self, rows: Ints) -> Iterator["Clicks"]:
+        """Yield some rows, as `WindowSessions.parts`."""
+        return (self.take(rows[part]) for part in cut_clicks(self.lengths[rows]))
+
+    def _marks(self) -> NDArray[np.uint64] | None:
+        """Hash what the clicks of each row count and predict; None where all are alike."""
+        worth = [] if self.worth is None else [self.worth.view(np.int64)]
+        flags = [] if self.is_target is None else [self.is_target.astype(np.int64)]
+        return self._hashes_of(worth + flags) if worth + flags else None
 
     def hashes(self) -> NDArray[np.uint64]:
         """Hash each row and its past; what clicks count does not matter."""
@@ -216,6 +198,30 @@ class Clicks:
         sums = np.append(np.uint64(0), np.cumsum(mixed))  # modulo 2^64, as their differences
         hashes: NDArray[np.uint64] = np.diff(sums[self.offsets])
         return hashes
+
+
+class WindowSessions(Protocol):
+    """R sessions of a window, in memory or read from disk when they are needed."""
+
+    def outline(self, before: int | None = None) -> Outline:
+        """Return the outline; the head may learn to predict clicks `before` a time, or all."""
+
+    def take(self, rows: Ints) -> Clicks:
+        """Return some sessions, in the order given."""
+
+    def hold(self, rows: Ints) -> Clicks:
+        """Return some sessions, and keep in memory what a network reads of them."""
+
+    def parts(self, rows: Ints) -> Iterator[Clicks]:
+        """Yield some sessions in the order given, at most CLICKS clicks or one session at once.
+
+        There is at least one part, which may have no session.
+        """
+
+
+def cut_clicks(lengths: Ints) -> Iterator[slice]:
+    """Cut rows of these lengths into parts of at most CLICKS clicks, or one row; at least one."""
+    return cut(lengths, CLICKS)
 
 
 def _given(parts: Iterable[T | None]) -> list[T]:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from dayahead.core.ragged import step_of_each
-from dayahead.memory.clicks import Clicks, Flags, Ints
+from dayahead.memory.clicks import Clicks, Flags, Ints, cut_clicks
 
 
 @dataclass(frozen=True)
@@ -42,22 +42,17 @@ class Growth:
         is_end[self.sessions.last[self.is_ended]] = True
         return is_end
 
-    def parts(self, n_clicks: int) -> Iterator[tuple["Growth", slice]]:
-        """Yield consecutive rows of at most so many clicks, or one row, and which clicks they are.
-
-        What is no larger is one part, also without rows.
-        """
-        offsets, start = self.sessions.offsets, 0
-        if len(self.sessions.items) <= n_clicks:
-            yield self, slice(None)
+    def parts(self) -> Iterator["Growth"]:
+        """Yield consecutive rows of at most CLICKS clicks, or one row; at least one part."""
+        parts = [*cut_clicks(self.sessions.lengths)]
+        if len(parts) == 1:
+            yield self
             return
-        while start < len(self.ids):
-            end = int(np.searchsorted(offsets, offsets[start] + n_clicks, side="right")) - 1
-            rows = np.arange(start, max(end, start + 1))
-            numbers = self.n_counted[rows], self.is_ended[rows], self.ids[rows]
-            start += len(rows)
-            clicks = slice(offsets[rows[0]], offsets[start])
-            yield Growth(self.sessions.take(rows), *numbers), clicks
+        for part in parts:
+            rows = np.arange(part.start, part.stop)
+            yield Growth(
+                self.sessions.take(rows), self.n_counted[part], self.is_ended[part], self.ids[part]
+            )
 
     def with_new_clicks(self) -> "Growth":
         """Leave out the sessions that have ended without a new click."""

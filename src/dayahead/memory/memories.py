@@ -1,6 +1,6 @@
 """All memories of a model after a window, and the features that they give to a prefix."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -149,28 +149,31 @@ class Memories:
         self.n_old = self.n_items
         self.is_known = {name: np.ones_like(flags) for name, flags in self.is_known.items()}
 
-    def of_earlier_half(self, sessions: Clicks) -> "Memories":
-        """Return memories of the earlier half of sessions alone, as of its last click."""
-        early, _ = sessions.halves()
-        earlier = sessions.take(early)
+    def of(self, sessions: Iterable[Clicks], end: int) -> "Memories":
+        """Return memories of the same catalogue that have counted these sessions alone."""
         memories = type(self)(self.settings)
         memories.grow(self.sizes)
         memories.know_items(self.items_table, with_new=self.with_new)
-        if len(earlier):
-            memories.add(earlier, int(earlier.times.max()))
+        memories.add(sessions, end)
         return memories
 
-    def add(self, sessions: Clicks, end: int) -> None:
+    def add(self, sessions: Iterable[Clicks], end: int) -> None:
         """Let time pass until `end` and add sessions, ordered by time, of the window before it.
 
         A click after `end` counts as one at it. All values are known then.
         """
-        self.count(Growth.whole(sessions), end)
+        for part in sessions:
+            self.count(Growth.whole(part), end)
         self.know_all()
 
     @in_phase("count")
     def count(self, growth: Growth, time: int) -> None:
         """Let time pass until `time` and count new clicks, whose values are known then."""
+        for part in growth.parts():
+            self._count(part, time)
+        self.move_to(time)
+
+    def _count(self, growth: Growth, time: int) -> None:
         elapsed = (time - self.counted_at) / self.settings.unit
         clicks = growth.sessions
         ages = np.maximum(time - clicks.times, 0) / self.settings.unit
@@ -181,7 +184,6 @@ class Memories:
             is_seen = np.bincount(values, minlength=len(flags))[: len(flags)] > 0
             self.is_known[name] = flags | is_seen
         self.counted_at = time
-        self.move_to(time)
 
     def compact(self) -> None:
         """Bring all memories into the form of a state, at the end of a window."""

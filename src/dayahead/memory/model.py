@@ -19,7 +19,7 @@ from dayahead.core.errors import ConfigError
 from dayahead.core.phases import phase
 from dayahead.core.prefixes import with_prefix
 from dayahead.memory.awaited import parts
-from dayahead.memory.clicks import Clicks, Flags, Ints, Positions
+from dayahead.memory.clicks import Clicks, Flags, Ints, WindowSessions
 from dayahead.memory.content import N_NEW
 from dayahead.memory.context import OF_GATE
 from dayahead.memory.explain import contributions, mean_gradients
@@ -28,12 +28,13 @@ from dayahead.memory.head import Head, Mixture
 from dayahead.memory.head_examples import Examples, Replay
 from dayahead.memory.memories import Memories, Read
 from dayahead.memory.network import NETWORK, log_softmax
+from dayahead.memory.outline import Positions
 from dayahead.memory.own import IS_OWN
 from dayahead.memory.pairs import REACH
 from dayahead.memory.running import RunningSessions
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.training import HeadTrainer, JointNetwork
-from dayahead.memory.window import NetworkScores, OpenWindow, drawn_positions
+from dayahead.memory.window import Drawing, NetworkScores, OpenWindow
 
 NetworkUpdate = Callable[[int, int], None]
 """Takes a step of a network by its gradients, given its number and how many there are."""
@@ -88,7 +89,7 @@ class MemoryModel:
 
     def open(
         self,
-        sessions: Clicks,
+        sessions: WindowSessions,
         end: int,
         network: NetworkScores | None = None,
         sizes: Mapping[str, int] | None = None,
@@ -108,20 +109,16 @@ class MemoryModel:
             to_fit: whether there is anything to learn; else the network is not asked.
         """
         self.rewind()
-        early, late = sessions.halves()
-        order = np.concatenate([early, late])
-        rows = order if self.n_fits else late
         # A seed for each fit: a model that is resumed at any window draws the same.
         [seed] = np.random.SeedSequence([self.settings.seed, self.n_fits]).generate_state(1)
         generator = torch.Generator().manual_seed(int(seed))
-        learned, tick = sessions.take(rows), self.settings.tick
         n_most = self.settings.config.n_examples if to_fit else 0
-        drawn = drawn_positions(learned, end, n_most, tick, generator)
-        window = OpenWindow(sessions.take(order), learned, rows, end, network, generator, *drawn)
-        if tick:
+        drawing = Drawing(n_most, self.settings.tick, generator, is_first=not self.n_fits)
+        window = OpenWindow.of(sessions, end, network, drawing)
+        if self.settings.tick:
             window.before = self.memories.state_dict(), self.running.state_dict()
             self.grow(sizes or self.memories.sizes)
-            self.running.deliver(window.sessions)
+            self.running.deliver(sessions.take(window.order))
         if self.n_fits == 0:  # also to the network, which is fitted on a part of this window
             self.memories.n_old = self.memories.n_items
         self.window = window
@@ -155,7 +152,7 @@ class MemoryModel:
 
     def fit(
         self,
-        sessions: Clicks,
+        sessions: WindowSessions,
         end: int,
         network: NetworkScores | None = None,
         update: NetworkUpdate | None = None,
@@ -180,10 +177,10 @@ class MemoryModel:
             self.memories.count(self.running.advance(end), end)
             self.memories.compact()
         else:
-            memories = self.memories if self.n_fits else self.memories.of_earlier_half(sessions)
+            memories = self.memories if self.n_fits else self.memories.of(*window.earlier_half())
             window.wait(0)
             self._read_awaited(memories)
-            self.memories.add(window.sessions, end)
+            self.memories.add(window.sessions.parts(window.order), end)
         self.window = None
         loss = self._learn(window, update)
         self.memories.know_all()

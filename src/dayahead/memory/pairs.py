@@ -35,8 +35,6 @@ backward  b comes before a, with weight 1 / distance
 """
 REACH = 20
 """Largest distance of a pair, in clicks, and the number of a prefix's last clicks that are read."""
-CLICKS = 1 << 19
-"""Most clicks of which pairs are counted at once: bounds memory."""
 FADE = 0.5
 """Weight of each click of a prefix, relative to the click after it."""
 SHARES = {
@@ -87,11 +85,9 @@ class PairMemory(CountMemory):
 
     def add(self, growth: Growth, ages: Floats, elapsed: float) -> None:
         """Let `elapsed` windows pass, then add new clicks; all clicks are `ages` windows old."""
-        for part, clicks in growth.parts(CLICKS):
-            decays = 2.0 ** (-ages[clicks, None] / self.table.half_lives)  # [N, K]
-            cells = _cells(_pairs(part), decays, self._kind_of, self._is_backward)
-            self.table.merge(SortedCells(*cells), elapsed)
-            elapsed = 0.0
+        decays = 2.0 ** (-ages[:, None] / self.table.half_lives)  # [N, K]
+        cells = _cells(_pairs(growth), decays, self._kind_of, self._is_backward)
+        self.table.merge(SortedCells(*cells), elapsed)
 
     def lookups(self, prefixes: Clicks, now: Moment) -> list[Lookup]:
         """Return the rows of the last clicks."""

@@ -179,9 +179,11 @@ class DecayedTable:
         n_extra = len(merged[0]) - self.n_most if self.n_most is not None else 0
         if n_extra > 0:
             # Cells are equally large where a window brings more than are held: the order decides.
-            order = np.argsort(merged[2].max(1), kind="stable")
-            is_held = np.ones(len(order), bool)
-            is_held[order[:n_extra]] = False
+            largest = merged[2].max(1)
+            limit = np.partition(largest, n_extra - 1)[n_extra - 1]
+            is_held = largest > limit
+            [ties] = (largest == limit).nonzero()
+            is_held[ties[n_extra - int((largest < limit).sum()) :]] = True
             rows, columns, values = merged
             merged = rows[is_held], columns[is_held], values[is_held]
         return _indexed(SortedCells(*merged))

@@ -1,7 +1,8 @@
 """A window while its clicks are counted: each tick's examples are read before its clicks count."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -10,23 +11,38 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dayahead.memory.awaited import AwaitedExamples
-from dayahead.memory.clicks import Clicks, Ints, Positions
+from dayahead.memory.clicks import Clicks, Ints, WindowSessions
 from dayahead.memory.head_examples import Examples
+from dayahead.memory.outline import Positions
 
 NetworkScores = Callable[[Positions, Int[Tensor, "B C"]], Float[Tensor, "B C"]]
 """From the positions of prefixes and their candidates to scores, which are logits of a softmax."""
+
+
+class Drawing(NamedTuple):
+    """How the examples of a window are drawn."""
+
+    n_most: int
+    tick: int
+    """Microseconds; 0: all examples are read at once."""
+    generator: torch.Generator
+    is_first: bool
+    """Whether there was no window before, so that they are of the later half alone."""
 
 
 @dataclass
 class OpenWindow:
     """What the head will learn from a window."""
 
-    sessions: Clicks
-    """All of the window, in order of time."""
+    sessions: WindowSessions
+    order: Ints
+    """Rows of all that have clicks, in order of time."""
+    middle: int
+    """Time of the last click of the earlier half; 0 where it is empty."""
     learned: Clicks
-    """Those of them from which the head learns, in this order too."""
+    """Sessions from which the head learns, in this order too."""
     rows: Ints
-    """Their rows in the window as it was given, for the network."""
+    """Their rows in the window, for the network."""
     end: int
     """Microseconds since 1970."""
     network: NetworkScores | None
@@ -43,6 +59,43 @@ class OpenWindow:
     examples: list[Examples] = field(default_factory=list)
     predicted: list[tuple[Positions, NDArray[np.int32]]] = field(default_factory=list)
     """Positions of the examples in the window, and their candidates."""
+
+    @classmethod
+    def of(
+        cls, sessions: WindowSessions, end: int, network: NetworkScores | None, drawing: Drawing
+    ) -> "OpenWindow":
+        """Draw the examples of a window, whose arguments are those of `MemoryModel.open`.
+
+        All are clicks of a type that is predicted, but the first of a session. With a tick none is
+        a click after the window's end.
+        """
+        n_most, tick, generator, is_first = drawing
+        outline = sessions.outline(end if tick else None)
+        order = outline.order()
+        half = len(order) // 2
+        rows = order[half:] if is_first else order
+        drawn = outline.drawn(rows, n_most, generator)
+        chosen, places = np.unique(drawn.rows, return_inverse=True)
+        learned, positions = sessions.hold(rows[chosen]), Positions(places, drawn.n_after)
+        ticks = learned.times_before(positions) // tick * tick if tick else places * 0
+        # Stable: the examples of a tick stay in order of time, for the replay keeps the last ones.
+        by_tick = np.argsort(ticks, kind="stable")
+        return cls(
+            sessions,
+            order,
+            int(outline.ends[order[half - 1]]) if half else 0,
+            learned,
+            rows[chosen],
+            end,
+            network,
+            generator,
+            positions.take(by_tick),
+            ticks[by_tick],
+        )
+
+    def earlier_half(self) -> tuple[Iterator[Clicks], int]:
+        """Return the parts of the first half, and the time of its last click."""
+        return self.sessions.parts(self.order[: len(self.order) // 2]), self.middle
 
     def add(self, examples: Examples, positions: Positions, candidates: NDArray[np.int32]) -> None:
         """Add what was read at positions among `learned`, where the target is a candidate."""
@@ -67,26 +120,5 @@ class OpenWindow:
         return self.awaited
 
     def in_window(self, positions: Positions) -> Positions:
-        """Return positions among the rows of the window as it was given."""
+        """Return positions among the rows of the window."""
         return Positions(self.rows[positions.rows], positions.n_after)
-
-
-def drawn_positions(
-    sessions: Clicks, end: int, n_most: int, tick: int, generator: torch.Generator
-) -> tuple[Positions, Ints]:
-    """Draw examples, which are clicks but the first of a session; return their ticks too.
-
-    All are of a type that is predicted. With a tick these are in order of the ticks, and none is a
-    click after the window's end.
-    """
-    every = sessions.positions()
-    eligible = sessions.learnable(every)
-    times = sessions.times_before(every)
-    if tick:
-        eligible = eligible[sessions.times_of_following(every)[eligible] < end]
-    drawn = torch.randperm(len(eligible), generator=generator)[:n_most]
-    # Back in order of time: the replay keeps the last examples.
-    chosen = eligible[np.sort(drawn.numpy())]
-    ticks = times[chosen] // tick * tick if tick else chosen * 0
-    order = np.argsort(ticks, kind="stable")
-    return every.take(chosen[order]), ticks[order]

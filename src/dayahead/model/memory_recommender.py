@@ -22,16 +22,25 @@ from dayahead.core.columns import (
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.core.ragged import offsets_of
-from dayahead.memory.clicks import Clicks, Positions
+from dayahead.memory.clicks import Clicks, WindowSessions
 from dayahead.memory.items import NEVER
 from dayahead.memory.model import TRAINING_STATE, MemoryModel, NetworkUpdate
+from dayahead.memory.on_disk import SessionsOnDisk
+from dayahead.memory.outline import Outline, Positions
 from dayahead.memory.running import COUNTERS, Events
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.table import DecayedTable
 from dayahead.memory.training import MOMENTS
 from dayahead.memory.window import NetworkScores
 from dayahead.model.inputs import vocabulary_columns
-from dayahead.model.model import CountingModel, Floats, Ints, Padded, PairScorer, associations
+from dayahead.model.model import (
+    CountingModel,
+    Floats,
+    Ints,
+    Padded,
+    PairScorer,
+    associations,
+)
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.own_items import Reminders, SessionScorer, with_own_items
@@ -74,6 +83,7 @@ class MemoryRecommender(CountingModel):
         self.memory = MemoryModel(settings)
         self._end = 0
         self._new: list[Clicks] = []
+        self._outlines: list[Outline] = []
 
     @classmethod
     def build(
@@ -144,8 +154,7 @@ class MemoryRecommender(CountingModel):
         to_fit: bool = True,
     ) -> None:
         """Start to count a window that ends at `end`; `network` is as in `MemoryModel.open`."""
-        parts = [self._clicks(columns, lengths) for columns, lengths in sessions]
-        clicks = Clicks.cat(parts, len(self.categories))
+        clicks = self._joined(self._clicks(columns, lengths) for columns, lengths in sessions)
         self.memory.open(clicks, end, network, sizes, to_fit=to_fit)
 
     def advance(self, until: int) -> None:
@@ -165,18 +174,36 @@ class MemoryRecommender(CountingModel):
         """Reset the popularity. The window ends at `end`, microseconds since 1970."""
         super().start_window(end)
         self._end = end
+        self._new, self._outlines = [], []
 
     def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
         """Collect train sessions: right-padded columns [B, L]."""
         new = self._clicks(columns, lengths)
         self.popularity += np.bincount(new.items - N_RESERVED, new.worth, minlength=self.n_items)
         self.count_ends(columns, lengths)
-        self._new.append(new)
+        if self._is_on_disk:
+            self._outlines.append(new.outline())
+        else:
+            self._new.append(new)
 
     @property
-    def sessions(self) -> Clicks:
+    def _is_on_disk(self) -> bool:
+        """Whether sessions are read again, not held: a window with ticks is counted in memory."""
+        return self.read is not None and not self.tick
+
+    @property
+    def sessions(self) -> WindowSessions:
         """The window's sessions counted so far, in the order of counting."""
-        return Clicks.cat(self._new, len(self.categories))
+        if self._is_on_disk:
+            return SessionsOnDisk(Outline.cat(self._outlines), self._read_clicks)
+        return self._joined(self._new)
+
+    def _read_clicks(self, rows: Ints, *, is_held: bool) -> Clicks:
+        assert self.read is not None
+        return self._joined(self._clicks(*padded) for padded in self.read(rows, is_held))
+
+    def _joined(self, parts: Iterable[Clicks]) -> Clicks:
+        return Clicks.cat([*parts], len(self.categories))
 
     def finish_window(
         self, network: NetworkScores | None = None, update: NetworkUpdate | None = None
@@ -190,8 +217,10 @@ class MemoryRecommender(CountingModel):
         Returns:
             The head's mean loss, None where there was nothing to learn from.
         """
-        loss = self.memory.fit(self.sessions, self._end, network, update)
-        self._new.clear()
+        sessions = self.sessions
+        self._new, self._outlines = [], []
+        loss = self.memory.fit(sessions, self._end, network, update)
+        self.read = None
         return loss
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -27,6 +27,9 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Padded = tuple[Columns, Int[Tensor, " B"]]
 """Right-padded columns [B, L] of sessions, the times in microseconds, and their lengths."""
+ReadSessions = Callable[[Ints, bool], Iterable[Padded]]
+"""Reads some of a window's sessions again, by their place in the order of counting, and holds them
+in memory if wanted."""
 PairScorer = Callable[[Ints], Floats]
 """From items [Q], vocabulary indices, to how near each is to all of the catalogue [Q, n_items];
 0 where nothing was counted."""
@@ -196,6 +199,9 @@ class Model(ABC):
 
 class CountingModel(Model):
     """A model that counts each window once: `start_window`, `count` of batches, `finish_window`."""
+
+    read: ReadSessions | None = None
+    """Reads the sessions counted in this window again; None where these are in memory anyway."""
 
     def __init__(self) -> None:
         self.popularity = np.zeros(0, np.float64)

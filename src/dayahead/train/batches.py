@@ -18,7 +18,7 @@ from dayahead.core.columns import IS_PAST, ITEM_ID, MARKS, PAST_PREFIX
 from dayahead.core.errors import WindowError
 from dayahead.distributed.process import Rank, to_device
 from dayahead.model.inputs import without_later
-from dayahead.model.model import Padded
+from dayahead.model.model import Padded, ReadSessions
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,33 @@ class Batches(Protocol):
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield this process's rows, batch by batch."""
+
+    def unsplit(self) -> "Batches":
+        """Return the pass of a process that takes all rows of every batch."""
+
+    def among(self, wanted: Int[Tensor, " k"]) -> "Batches":
+        """Return a pass over the wanted rows alone, in batches of the same size."""
+
+    def counted(self) -> "CountedBatches":
+        """Return the pass, whose sessions can be read again."""
+
+
+class CountedBatches(Protocol):
+    """A pass whose sessions can be read again after it, by their place in it."""
+
+    @property
+    def every_row(self) -> Int[Tensor, " n"]:
+        """Rows of the sessions in the order of the pass."""
+
+    @property
+    def read(self) -> ReadSessions | None:
+        """Reads sessions from disk; None where all are in memory."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield this process's rows, batch by batch."""
+
+    def gather(self, places: Int[Tensor, " n"]) -> Batch:
+        """Return some sessions, padded; from disk only those that were held by `read`."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +225,7 @@ class LoadedBatches:
         """Global batches in the pass."""
         return len(self.rows)
 
-    @property
+    @cached_property
     def every_row(self) -> Int[Tensor, " n"]:
         """Rows of the sessions in the order of the pass."""
         return torch.cat([torch.zeros(0, dtype=torch.int64), *self.rows])
@@ -212,6 +239,18 @@ class LoadedBatches:
         kept = self.every_row[torch.isin(self.every_row, wanted)]
         lengths = self.sessions.lengths
         return replace(self, rows=_cut_sorted(kept, lengths, len(self.rows[0]) if self.rows else 1))
+
+    @property
+    def read(self) -> None:
+        """Nothing is on disk."""
+
+    def counted(self) -> "LoadedBatches":
+        """Return the pass itself."""
+        return self
+
+    def gather(self, places: Int[Tensor, " n"]) -> Batch:
+        """Return some sessions, by their place in the pass."""
+        return self.sessions.gather(self.every_row[places], self.rank)
 
     def padded(self) -> Iterator[Padded]:
         """Yield all rows, whatever this process's rank is."""

@@ -11,8 +11,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from dayahead.config.architectures import NO_NETWORK
-from dayahead.config.baselines import MEMORY, reads_times
+from dayahead.config.baselines import reads_times
 from dayahead.config.model import ModelConfig
 from dayahead.config.params import Params
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, PAST_PREFIX, SESSION_ID
@@ -52,13 +51,6 @@ class Loader:
                 "params.yaml: training.loader: stream reads a single file per window, but "
                 "evaluation.split: all needs three; set evaluation.split to valid or test, or "
                 "training.loader to memory"
-            )
-        model = self.params.model
-        if self.is_streaming and model.architecture == MEMORY and model.network != NO_NETWORK:
-            raise ConfigError(
-                "params.yaml: training.loader: stream does not suit memory with a network, which "
-                "passes over a window's halves; set training.loader to memory, or model.network to "
-                "none"
             )
         known = self.folder.statistics.features
         unknown = [name for name in self.params.model.features if name not in known]

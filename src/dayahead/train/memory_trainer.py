@@ -13,14 +13,14 @@ from dayahead.core.columns import IS_TARGET, ITEM_ID, N_RESERVED
 from dayahead.core.phases import in_phase, phase
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.process import Process
-from dayahead.memory.clicks import Positions
+from dayahead.memory.outline import Positions
 from dayahead.memory.window import NetworkScores
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
 from dayahead.model.inputs import without_later
 from dayahead.model.memory_recommender import MemoryRecommender
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.tasks import is_before
-from dayahead.train.batches import Batches, LoadedBatches
+from dayahead.train.batches import Batches, CountedBatches, LoadedBatches
 from dayahead.train.loss_curve import Curve
 from dayahead.train.optimizer import set_learning_rate
 from dayahead.train.trainers import GradientTrainer, OnStep
@@ -70,7 +70,7 @@ class MemoryTrainer:
 
     def follow(self, window: str, sizes: dict[str, int], sessions: LoadedBatches) -> None:
         """Let the model count a window before it is fitted on."""
-        network = self._scores_of(self.network.model, sessions.unsplit())
+        network = self._scores_of(self.network.model, sessions.unsplit().counted())
         self.model.follow(sizes, sessions.padded(), self.ends[window], network)
 
     @property
@@ -79,8 +79,8 @@ class MemoryTrainer:
 
     def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
         """Fit on a window; return the mean loss of the head, None where it learned nothing."""
-        passes = [each for each in epochs if isinstance(each, LoadedBatches)]  # Loader ensures it
-        sessions = passes[0].unsplit()
+        sessions = epochs[0].unsplit().counted()
+        self.model.read = sessions.read
         self.model.start_window(self.ends[window])
         with phase("count"):
             for batch in sessions:
@@ -92,9 +92,9 @@ class MemoryTrainer:
         network = self.network.model
         if not self.model.memory.n_fits:
             # The first window has no earlier network: a copy is fitted on its first half.
-            early, _ = self.model.sessions.halves()
+            early, _ = self.model.sessions.outline().halves()
             rows = sessions.every_row[early]
-            network = self._fitted_early(window, [each.among(rows) for each in passes])
+            network = self._fitted_early(window, [each.among(rows) for each in epochs])
         with phase("memory"):
             loss = self.model.finish_window(self._scores_of(network, sessions))
         with phase("network"):
@@ -102,7 +102,7 @@ class MemoryTrainer:
         return loss
 
     @in_phase("memory")
-    def _fit_end_to_end(self, window: str, sessions: LoadedBatches) -> float | None:
+    def _fit_end_to_end(self, window: str, sessions: CountedBatches) -> float | None:
         """Fit head and network together by the head's loss, alike on every process.
 
         The network reads as in evaluation: without dropout and noise, in float32.
@@ -116,7 +116,7 @@ class MemoryTrainer:
         return self.model.finish_window(self._scores_of(own.model, sessions), update)
 
     @in_phase("early network")
-    def _fitted_early(self, window: str, epochs: list[LoadedBatches]) -> NextItemModel:
+    def _fitted_early(self, window: str, epochs: list[Batches]) -> NextItemModel:
         """Return a copy of the network that is fitted on a part of the window."""
         own = self.network
         # A copy: the network itself is fitted on the whole window, from its initial weights.
@@ -124,20 +124,19 @@ class MemoryTrainer:
         trainer.wrap()
         if trainer.model.sampler is not None and trainer.model.loss.is_sampled:
             trainer.model.sampler.set_counts(_target_counts(trainer.model, epochs[0].unsplit()))
-        trainer.fit(window, [*epochs], lambda _: None)
+        trainer.fit(window, epochs, lambda _: None)
         return trainer.model
 
-    def _scores_of(self, model: NextItemModel, batches: LoadedBatches) -> NetworkScores:
+    def _scores_of(self, model: NextItemModel, sessions: CountedBatches) -> NetworkScores:
         """Return a network's scores at positions in the sessions of a pass.
 
         Items that are new since the previous fit are read as unknown, as in memories and
         evaluation.
         """
-        every_row, device = batches.every_row, model.bias.device
-        known = self.model.memory.known
+        device, known = model.bias.device, self.model.memory.known
 
         def scores(positions: Positions, candidates: Int[Tensor, "b C"]) -> Float[Tensor, "b C"]:
-            batch = batches.sessions.gather(every_row[positions.rows], batches.rank)
+            batch = sessions.gather(torch.from_numpy(positions.rows))
             hidden = without_later(batch.columns, known, keeps_own_items=False)
             read = replace(batch, columns=hidden).to(device)
             n_known = read.lengths - torch.from_numpy(positions.n_after).to(device)
@@ -155,7 +154,7 @@ class MemoryTrainer:
         self.network.restore_moments(state)
 
 
-def _target_counts(model: NextItemModel, batches: LoadedBatches) -> Int[Tensor, " n_items"]:
+def _target_counts(model: NextItemModel, batches: Batches) -> Int[Tensor, " n_items"]:
     """Count how often each item is a target in the sessions of a pass."""
     counts = torch.zeros(N_RESERVED + model.n_items, dtype=torch.int64)
     for batch in batches:

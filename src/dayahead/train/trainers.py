@@ -91,8 +91,10 @@ class CountingTrainer:
 
     def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
         """Count every session once; return the loss, if there is any."""
+        counted = epochs[0].counted()
+        self.model.read = counted.read
         self.model.start_window(self.ends[window])
-        for batch in steps(epochs[0]):
+        for batch in steps(counted):
             self.model.count(batch.columns, batch.lengths)
             on_step(batch.n_global)
         return self.model.finish_window()

@@ -18,7 +18,7 @@ A, B, C, D, E, F = range(2, 8)
 def memories(sessions):
     found = Memories(SETTINGS)
     found.grow(SIZES)
-    found.add(sessions, HOUR)
+    found.add([sessions], HOUR)
     return found
 
 

@@ -8,21 +8,29 @@ from hypothesis import given
 
 from dayahead.core.columns import N_RESERVED
 from dayahead.memory.clicks import Clicks
-from support.clicks import clicks, prefixes_of, random_clicks, seeds, sessions_of, with_pasts
+from support.clicks import (
+    clicks,
+    positions_of,
+    prefixes_of,
+    random_clicks,
+    seeds,
+    sessions_of,
+    with_pasts,
+)
 
 A, B, C = 2, 3, 4
 
 
 def test_prefixes_end_before_every_click_but_a_rows_first():
     rows = clicks([[A, B, C], [A], [], [B, A]])
-    positions = rows.positions()
+    positions = positions_of(rows)
     assert positions.rows.tolist() == [0, 0, 3]
     assert items_of(rows.prefixes(positions)) == [[A], [A, B], [B]]
     assert rows.following(positions).tolist() == [B, C, A]
     some = positions.take(np.array([2, 1]))
     assert items_of(rows.prefixes(some)) == [[B], [A, B]]
     assert rows.following(some).tolist() == [A, C]
-    assert len(clicks([]).positions().rows) == 0
+    assert len(positions_of(clicks([])).rows) == 0
 
 
 def test_the_latest_items_come_first_and_0_fills_up():

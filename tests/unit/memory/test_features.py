@@ -24,7 +24,7 @@ def memories():
         times=[[0.5, 1], [0, 1], [1, 1, 1]],
         categories=[[(3,), (0,)], [(4,), (0,)], [(3,), (3,), (0,)]],
     )
-    found.add(sessions, HOUR)
+    found.add([sessions], HOUR)
     return found
 
 

@@ -13,6 +13,7 @@ from dayahead.memory.model import MemoryModel
 from support.clicks import (
     HOUR,
     clicks,
+    positions_of,
     prefixes_of,
     random_clicks,
     seeds,
@@ -61,7 +62,7 @@ def test_sessions_that_have_ended_are_counted_as_in_a_whole_window():
     sessions, _ = window(0, 0)
     whole = Memories(SETTINGS)
     whole.grow(SIZES)
-    whole.add(sessions.take(sessions.order()), 2 * HOUR)
+    whole.add([sessions.take(sessions.order())], 2 * HOUR)
     # With a single count at the end, of sessions that have no gap.
     model = live_model(tick=2 * HOUR, gap=HOUR)
     model.open(sessions, 2 * HOUR)
@@ -150,7 +151,7 @@ def test_examples_that_were_scored_are_those_that_the_fit_reads(n_asked, with_pa
     alone, scored = (live_model(window(0, 0), with_past=with_past) for _ in range(2))
     alone.fit(sessions, end)
     scored.open(sessions, end)
-    positions = sessions.positions()
+    positions = positions_of(sessions)
     ticks = sessions.times_before(positions) // LIVE["tick"] * LIVE["tick"]
     for tick in np.unique(ticks):
         scored.advance(int(tick))
@@ -251,7 +252,7 @@ def test_examples_are_read_at_their_tick():
     times = opened.learned.times_before(opened.positions)
     assert (opened.ticks == times // (10 * MINUTE) * 10 * MINUTE).all()
     assert (np.diff(opened.ticks) >= 0).all()
-    assert len(times) == len(sessions.positions().rows)
+    assert len(times) == len(positions_of(sessions).rows)
     model.advance(HOUR + 20 * MINUTE)
     assert opened.n_read == (times < HOUR + 30 * MINUTE).sum()
     # Those of one tick are what the memories of the clicks before it say.

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 
 from dayahead.core.errors import ConfigError, TrainingError
-from dayahead.memory.clicks import Positions
 from dayahead.memory.model import MemoryModel
+from dayahead.memory.outline import Positions
 from support.clicks import HOUR, clicks, prefixes_of, random_clicks, seeds
 from support.memory_models import N_ITEMS, SIZES, SMALL, equal_states, fitted, window
 

@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 
-from dayahead.memory import pairs
 from dayahead.memory.evidence import nearest
 from dayahead.memory.growth import Growth
 from dayahead.memory.pairs import FADE, REACH, PairMemory
@@ -71,17 +69,6 @@ def test_a_pair_is_pruned_after_91_windows():
     assert len(memory.table) == 2
     memory.add(Growth.whole(clicks([])), np.zeros(0), 1.0)
     assert len(memory.table) == 0
-
-
-@given(seeds)
-def test_pairs_that_are_counted_in_parts_are_those_counted_at_once(seed):
-    windows = [random_clicks(seed + position, start=position) for position in range(2)]
-    whole = memory_of(*windows).table.state_dict()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairs, "CLICKS", 7)
-        parts = memory_of(*windows).table.state_dict()
-    assert all(torch.equal(whole[name], parts[name]) for name in ("rows", "columns"))
-    assert torch.allclose(whole["values"], parts["values"], rtol=1e-6)
 
 
 def test_the_pairs_held_are_the_most_frequent_ones():

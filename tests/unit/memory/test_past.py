@@ -28,7 +28,7 @@ PREFIXES = prefixes_of(with_pasts(random_clicks(99, start=3), 98))
 def memories(sessions, chosen=READS_PAST):
     found = Memories(chosen)
     found.grow(SIZES)
-    found.add(sessions, HOUR)
+    found.add([sessions], HOUR)
     return found
 
 

@@ -16,7 +16,6 @@ from dayahead.memory.neighbours import SessionMemory
 from dayahead.memory.pairs import PairMemory
 from dayahead.memory.past import PastMemory
 from dayahead.memory.running import RunningSessions
-from dayahead.memory.window import drawn_positions
 from support.clicks import HOUR, clicks, random_clicks, seeds, with_pasts
 from support.memory_models import SETTINGS, SIZES, counted, equal_states, fitted
 
@@ -89,7 +88,7 @@ def test_a_worth_of_1_is_none(seed):
     found = [Memories(replace(SETTINGS, with_past=True)) for _ in range(2)]
     for memories, given_worth in zip(found, (None, np.ones(len(sessions.items))), strict=True):
         memories.grow(SIZES)
-        memories.add(replace(sessions, worth=given_worth), HOUR)
+        memories.add([replace(sessions, worth=given_worth)], HOUR)
     one, other = (each.state_dict() for each in found)
     assert all(torch.equal(value, other[name]) for name, value in one.items())
 
@@ -129,9 +128,8 @@ def test_running_sessions_keep_what_their_clicks_are_worth():
 def test_the_head_learns_from_clicks_of_the_predicted_types_alone():
     sessions = clicks([[A, B, C], [A, B], [C]])
     flags = np.array([True, False, True, False, True, True])
-    chosen, _ = drawn_positions(
-        replace(sessions, is_target=flags), HOUR, 9, 0, torch.Generator().manual_seed(0)
-    )
+    outline = replace(sessions, is_target=flags).outline()
+    chosen = outline.drawn(np.arange(3), 9, torch.Generator().manual_seed(0))
     assert sessions.following(chosen).tolist() == [C, B]
     assert [*zip(*chosen, strict=True)] == [(0, 1), (1, 1)]
 

@@ -11,6 +11,7 @@ from dayahead.core.errors import ConfigError
 from dayahead.core.prefixes import with_prefix
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Rank
+from dayahead.memory import clicks
 from dayahead.model.building import build_model
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import LoadedBatches, Sessions
@@ -171,11 +172,44 @@ def test_end_to_end_a_killed_run_resumes(windows, tmp_path):
     assert all(torch.equal(value, resumed[name]) for name, value in whole.items())
 
 
+def loaded_and_streamed(windows, folder, sections):
+    """Weights after the windows were read whole, and after they were read part by part."""
+    with patch.object(clicks, "CLICKS", 20):
+        for loader in ("memory", "stream"):
+            chosen = {"training": {"loader": loader}, "evaluation": {"split": "test"}}
+            yield weights_in(
+                train_study(windows, folder / loader, merge_sections(sections, **chosen))
+            )
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"model": {"network": "none"}},
+        {"model": {"network": "none"}, "live": {"tick": "1h"}},
+        {"model": {"features": ["category"]}, "memory": {"end_to_end": True}},
+    ],
+    ids=["alone", "ticks", "end to end"],
+)
+def test_streamed_windows_teach_the_same(windows, tmp_path, sections):
+    chosen = merge_sections(MEMORY_WITH_GPT2, **sections)
+    loaded, streamed = loaded_and_streamed(windows, tmp_path, chosen)
+    assert loaded.keys() == streamed.keys()
+    assert [name for name, each in loaded.items() if not torch.equal(each, streamed[name])] == []
+
+
+def test_streamed_windows_teach_a_network_the_same(windows, tmp_path):
+    """The head reads another copy of it for the first window, whose half is in other batches."""
+    loaded, streamed = loaded_and_streamed(windows, tmp_path, MEMORY_WITH_GPT2)
+    assert loaded.keys() == streamed.keys()
+    differing = [name for name, each in loaded.items() if not torch.equal(each, streamed[name])]
+    assert {name.split(".")[1] for name in differing} <= {"head", "moments", "replay"}
+
+
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
         ({"model": {"network": "vstan"}}, "network: vstan is none"),
-        ({"training": {"loader": "stream"}, "evaluation": {"split": "test"}}, "loader"),
         ({"model": {"network": "gtp2"}}, r"model\.network: gtp2 is unknown"),
         ({"model": {"network": "gru4rec", "features": ["price"]}}, "price: memory reads categ"),
     ],

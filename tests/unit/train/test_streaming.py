@@ -172,6 +172,45 @@ def test_several_files_are_one_stream_in_their_order(streamed, tmp_path):
     assert_equal(batches, LoadedBatches(sessions, plan, Rank(0, 1)))
 
 
+def test_sessions_are_read_again_in_the_order_wanted(streamed, tmp_path):
+    more = write(tmp_path, "more", window_table(90, 2), 40)
+    rows = torch.tensor([N + 80, 3, 71, 3, 69, N])
+    found = replace(streamed, paths=(*streamed.paths, more)).read_rows(rows)
+    whole = in_memory(pa.concat_tables([window_table(), window_table(90, 2)]))
+    assert_same_rows(found.gather(torch.arange(6), Rank(0, 1)), again(whole, rows))
+
+
+def again(sessions: Sessions, rows: torch.Tensor) -> Batch:
+    """Some sessions, numbered from 0."""
+    return replace(sessions.gather(rows, Rank(0, 1)), sessions=torch.arange(len(rows)))
+
+
+def test_a_counted_pass_reads_sessions_by_their_place_in_it(streamed):
+    counted = replace(streamed, seed=4).counted()
+    first = list(counted)[0]
+    assert sorted(counted.every_row.tolist()) == list(range(N))
+    [(columns, lengths)] = counted.read(np.array([5, 2]), is_held=True)
+    assert torch.equal(lengths, first.lengths[[5, 2]])
+    assert torch.equal(columns["item_id"], first.columns["item_id"][[5, 2], : lengths.max()])
+    assert list(counted.read(np.array([], np.int64), is_held=False)) == []
+    rows = counted.every_row[[2, 2, 5]]
+    expected = in_memory(window_table()).gather(rows, Rank(0, 1))
+    assert torch.equal(
+        counted.gather(torch.tensor([2, 2, 5])).columns["item_id"], expected.columns["item_id"]
+    )
+
+
+@pytest.mark.parametrize("seed", [None, 4])
+def test_a_pass_over_some_rows_has_these_alone(streamed, seed):
+    wanted = torch.arange(1, N, 3)
+    batches = replace(streamed, seed=seed).among(wanted)
+    assert sorted(sessions_in(batches)) == wanted.tolist()
+    assert sum(1 for _ in batches) == batches.n_steps == -(-len(wanted) // 16)
+    sessions = in_memory(window_table())
+    for batch in batches:
+        assert_same_rows(batch, sessions.gather(batch.sessions, Rank(0, 1)))
+
+
 def test_a_window_without_sessions_has_no_steps(streamed, tmp_path):
     empty = replace(streamed, paths=(write(tmp_path, "valid", window_table(0), 40),), seed=1)
     assert empty.n_steps == 0
