@@ -187,7 +187,7 @@ def again(sessions: Sessions, rows: torch.Tensor) -> Batch:
 
 def test_a_counted_pass_reads_sessions_by_their_place_in_it(streamed):
     counted = replace(streamed, seed=4).counted()
-    first = list(counted)[0]
+    first, *_ = counted
     assert sorted(counted.every_row.tolist()) == list(range(N))
     [(columns, lengths)] = counted.read(np.array([5, 2]), is_held=True)
     assert torch.equal(lengths, first.lengths[[5, 2]])
