@@ -177,9 +177,11 @@ class MemoryModel:
             self.memories.count(self.running.advance(end), end)
             self.memories.compact()
         else:
-            memories = self.memories if self.n_fits else self.memories.of(*window.earlier_half())
             window.wait(0)
-            self._read_awaited(memories)
+            # Not by a name, which would hold the memories of the half until the window is counted.
+            self._read_awaited(
+                self.memories if self.n_fits else self.memories.of(*window.earlier_half())
+            )
             self.memories.add(window.sessions.parts(window.order), end)
         self.window = None
         loss = self._learn(window, update)

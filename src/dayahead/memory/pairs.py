@@ -14,6 +14,7 @@ from dayahead.memory.evidence import CountMemory, channels, log_share, nearest
 from dayahead.memory.growth import Growth
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.table import (
+    Buffers,
     Columns,
     DecayedTable,
     Floats,
@@ -87,7 +88,7 @@ class PairMemory(CountMemory):
         """Let `elapsed` windows pass, then add new clicks; all clicks are `ages` windows old."""
         decays = 2.0 ** (-ages[:, None] / self.table.half_lives)  # [N, K]
         cells = _cells(_pairs(growth), decays, self._kind_of, self._is_backward)
-        self.table.merge(SortedCells(*cells), elapsed)
+        self.table.merge(cells, elapsed)
 
     def lookups(self, prefixes: Clicks, now: Moment) -> list[Lookup]:
         """Return the rows of the last clicks."""
@@ -177,27 +178,24 @@ def _pairs(growth: Growth) -> Pairs:
     return Pairs(before, after, kinds, sessions.items, np.ascontiguousarray(worth))
 
 
-def _cells(
-    pairs: Pairs, decays: Floats, kind_of: Ints, is_backward: Flags
-) -> tuple[Ints, Columns, Floats]:
-    """Return the sums [M, K] over pairs: backward channels under (b, a), the others under (a, b).
+def _cells(pairs: Pairs, decays: Floats, kind_of: Ints, is_backward: Flags) -> SortedCells:
+    """Return the sums over pairs: backward channels under (b, a), the others under (a, b).
 
     Memory is 60 bytes per pair, besides the sums.
     """
     before, after = pairs.items[pairs.before], pairs.items[pairs.after]
     order = np.lexsort([np.append(after, before), np.append(before, after)])
-    return _summed_pairs(order, pairs, decays, kind_of, is_backward)
+    sums = Buffers.of(len(order), len(kind_of), np.float64)
+    return sums.first(_sum_pairs(order, pairs, decays, kind_of, is_backward, sums))
 
 
 @compiled
-def _summed_pairs(
-    order: Ints, pairs: Pairs, decays: Floats, kind_of: Ints, is_backward: Flags
-) -> tuple[Ints, Columns, Floats]:
+def _sum_pairs(
+    order: Ints, pairs: Pairs, decays: Floats, kind_of: Ints, is_backward: Flags, sums: Buffers
+) -> int:
     # Names of their own, as Numba counts a reference each time that a tuple's array is read.
     before, after, kinds, items, worth = pairs
-    size, n_channels = len(order), len(kind_of)
-    rows, columns = np.empty(size, np.int64), np.empty(size, np.int32)
-    sums = np.empty((size, n_channels), np.float64)
+    rows, columns, values = sums
     end = 0
     for i in order:
         is_reverse = i >= len(before)
@@ -209,9 +207,9 @@ def _summed_pairs(
             row, column, counts = column, row, worth[click]
         if end == 0 or row != rows[end - 1] or column != columns[end - 1]:
             rows[end], columns[end] = row, column
-            sums[end] = 0.0
+            values[end] = 0.0
             end += 1
-        for k in range(n_channels):
+        for k in range(len(kind_of)):
             if is_backward[k] == is_reverse:
-                sums[end - 1, k] += kinds[pair, kind_of[k]] * decays[later, k] * counts
-    return rows[:end].copy(), columns[:end].copy(), sums[:end].copy()
+                values[end - 1, k] += kinds[pair, kind_of[k]] * decays[later, k] * counts
+    return end

@@ -1,14 +1,14 @@
 """Sparse matrix of decayed sums: a few channels of numbers for each (row, column) seen together."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dayahead.memory.clicks import Ints
+from dayahead.memory.clicks import Flags, Ints
 from dayahead.memory.compiled import compiled
 
 Floats = NDArray[np.float64]
@@ -96,6 +96,26 @@ def no_cells(n_channels: int) -> Cells:
     return Cells(no, np.zeros(1, np.int64), np.zeros(0, np.int32), none, none)
 
 
+class Buffers(NamedTuple):
+    """Room for M cells in K channels, of which only a part may be needed."""
+
+    rows: Ints
+    columns: Columns
+    values: Floats | Floats32
+
+    @classmethod
+    def of(cls, size: int, n_channels: int, dtype: type[np.floating[Any]]) -> "Buffers":
+        """Return room for `size` cells."""
+        values = np.empty((size, n_channels), dtype)
+        return cls(np.empty(size, np.int64), np.empty(size, np.int32), values)
+
+    def first(self, n: int) -> SortedCells:
+        """Return the first cells; the room of the others is given back, without a copy."""
+        for array in self:
+            array.resize((n, *array.shape[1:]), refcheck=False)
+        return SortedCells(*self)
+
+
 def _indexed(cells: SortedCells) -> Cells:
     rows, columns, values = cells
     if not len(rows):
@@ -152,17 +172,17 @@ class DecayedTable:
     def add(self, rows: Ints, columns: Ints, values: Floats, elapsed: float) -> None:
         """Let `elapsed` windows pass, then add values [M, K] to the cells; equal cells sum."""
         order = np.lexsort([columns, rows])
-        self.merge(SortedCells(*_summed(order, rows, columns, values)), elapsed)
+        sums = Buffers.of(len(order), values.shape[1], np.float64)
+        self.merge(sums.first(_sum(order, rows, columns, values, sums)), elapsed)
 
     def merge(self, new: SortedCells, elapsed: float) -> None:
         """Let `elapsed` windows pass, then add cells."""
         factors = 2.0 ** (-elapsed / self.half_lives)
         if not self.is_live:
-            self.cells = self._held(_merged_cells(_flat(self.cells), new, factors, FLOOR))
+            self.cells = self._held(_merged(_flat(self.cells), new, factors, FLOOR))
             return
         self.decay = self.decay * factors
-        merged = _merged_cells(_flat(self.recent), new, factors, 0.0)
-        self.recent = _indexed(SortedCells(*merged))
+        self.recent = _indexed(_merged(_flat(self.recent), new, factors, 0.0))
         if len(self.recent.columns) * LEVEL_RATIO > len(self.cells.columns):
             self.compact()
 
@@ -170,23 +190,22 @@ class DecayedTable:
         """Move all cells to the first level."""
         if len(self.recent.columns) or (self.decay != 1).any():
             recent = _flat(self.recent)
-            self.cells = self._held(_merged_cells(_flat(self.cells), recent, self.decay, FLOOR))
+            self.cells = self._held(_merged(_flat(self.cells), recent, self.decay, FLOOR))
             self.recent = no_cells(len(self.half_lives))
             self.decay = np.ones(len(self.half_lives))
 
-    def _held(self, merged: tuple[Ints, Columns, Floats32]) -> Cells:
-        """Return the cells that are held of these."""
-        n_extra = len(merged[0]) - self.n_most if self.n_most is not None else 0
+    def _held(self, cells: SortedCells) -> Cells:
+        """Return the cells that are held of these, indexed."""
+        n_extra = len(cells.rows) - self.n_most if self.n_most is not None else 0
         if n_extra > 0:
-            # Cells are equally large where a window brings more than are held: the order decides.
-            largest = merged[2].max(1)
+            largest = cells.values.max(1)
             limit = np.partition(largest, n_extra - 1)[n_extra - 1]
             is_held = largest > limit
+            # Many cells may be as large as the limit: the order decides.
             [ties] = (largest == limit).nonzero()
             is_held[ties[n_extra - int((largest < limit).sum()) :]] = True
-            rows, columns, values = merged
-            merged = rows[is_held], columns[is_held], values[is_held]
-        return _indexed(SortedCells(*merged))
+            cells = Buffers(*cells).first(_move_up(cells, is_held))
+        return _indexed(cells)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Rows int64 [N], columns int32 [N] and values float32 [N, K] of all cells, compacted."""
@@ -201,21 +220,33 @@ class DecayedTable:
 
 
 @compiled
-def _summed(order: Ints, rows: Ints, columns: Ints, values: Floats) -> tuple[Ints, Columns, Floats]:
-    """Return the distinct cells of sorted ones, and the sums of their values."""
-    size, n_channels = values.shape
-    kept_rows, kept_columns = np.empty(size, np.int64), np.empty(size, np.int32)
-    sums = np.empty((size, n_channels), np.float64)
+def _sum(order: Ints, rows: Ints, columns: Ints, values: Floats, sums: Buffers) -> int:
+    """Write the distinct cells of sorted ones, and the sums of their values; return how many."""
+    # Names of their own, as Numba counts a reference each time that a tuple's array is read.
+    sum_rows, sum_columns, sum_values = sums
     end = 0
     for i in order:
-        is_new = end == 0 or rows[i] != kept_rows[end - 1] or columns[i] != kept_columns[end - 1]
-        if is_new:
-            kept_rows[end], kept_columns[end] = rows[i], columns[i]
-            sums[end] = 0.0
+        if end == 0 or rows[i] != sum_rows[end - 1] or columns[i] != sum_columns[end - 1]:
+            sum_rows[end], sum_columns[end] = rows[i], columns[i]
+            sum_values[end] = 0.0
             end += 1
-        for k in range(n_channels):
-            sums[end - 1, k] += values[i, k]
-    return kept_rows[:end], kept_columns[:end], sums[:end]
+        for k in range(values.shape[1]):
+            sum_values[end - 1, k] += values[i, k]
+    return end
+
+
+@compiled
+def _move_up(cells: SortedCells, is_held: Flags) -> int:
+    """Move the cells that are held to the start; return how many they are."""
+    rows, columns, values = cells
+    end = 0
+    for i in range(len(rows)):
+        if is_held[i]:
+            rows[end], columns[end] = rows[i], columns[i]
+            for k in range(values.shape[1]):
+                values[end, k] = values[i, k]
+            end += 1
+    return end
 
 
 @compiled
@@ -226,14 +257,18 @@ def _key(cells: SortedCells, i: int) -> tuple[np.int64, np.int64]:
     return np.int64(np.iinfo(np.int64).max), np.int64(0)
 
 
-@compiled
-def _merged_cells(
-    old: SortedCells, new: SortedCells, factors: Floats, floor: float
-) -> tuple[Ints, Columns, Floats32]:
+def _merged(old: SortedCells, new: SortedCells, factors: Floats, floor: float) -> SortedCells:
     """Add new cells to old ones, which decay; drop those at or below a floor in all channels."""
-    size = len(old.rows) + len(new.rows)
-    rows, columns = np.empty(size, np.int64), np.empty(size, np.int32)
-    values = np.zeros((size, len(factors)), np.float32)
+    merged = Buffers.of(len(old.rows) + len(new.rows), len(factors), np.float32)
+    return merged.first(_merge(old, new, factors, floor, merged))
+
+
+@compiled
+def _merge(
+    old: SortedCells, new: SortedCells, factors: Floats, floor: float, merged: Buffers
+) -> int:
+    rows, columns, values = merged
+    size = len(rows)
     i = j = end = 0
     for _ in range(size):
         if i + j == size:
@@ -248,8 +283,7 @@ def _merged_cells(
             values[end, k] = value + (new.values[j, k] if is_new else 0.0)
             is_alive |= values[end, k] > floor
         i, j, end = i + is_old, j + is_new, end + is_alive
-    # Copies: views would keep the whole buffers alive.
-    return rows[:end].copy(), columns[:end].copy(), values[:end].copy()
+    return end
 
 
 @compiled
