@@ -52,11 +52,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "vstan": {"model.architecture": "vstan"},
     "gpt2": {"model.architecture": "gpt2"},
     "memory without network": {"model.architecture": "memory", "model.network": "none"},
-    "memory, 8 M pairs": {
-        "model.architecture": "memory",
-        "model.network": "none",
-        "memory.max_pairs": 8_000_000,
-    },
     "memory with gpt2": {"model.architecture": "memory", "model.network": "gpt2"},
 }
 SETTINGS = {

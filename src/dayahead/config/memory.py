@@ -78,7 +78,7 @@ class MemoryConfig:
     max_sessions: Count
     """Sessions held, the newest."""
     max_pairs: Annotated[int, Field(ge=1, le=1_000_000_000)]
-    """Pairs of items held, those with the largest counts; 80 bytes each, three times that while a
+    """Pairs of items held, those with the largest counts; 70 bytes each, twice that while a
     window is counted."""
     fade: Share
     """Factor by which the weight of a shared item falls per event from the session's end."""
