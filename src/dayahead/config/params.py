@@ -91,7 +91,7 @@ class TrainingConfig:
     a CPU most transformers are trained on rows packed with several sessions, and have no groups."""
     loader: Annotated[Literal["memory", "stream"], EVERY_MODEL]
     """stream reads the sessions of a window from disk as they are needed, if they are larger than
-    memory; not for the architecture memory with a network."""
+    memory. A window with ticks (`live.tick`) is counted in memory all the same."""
     precision: Literal["auto", "float32", "bfloat16"]
     """Of the matrix products of a fit; auto: bfloat16 where the device has instructions for it.
     Scores are always float32, and so are recurrent architectures on a GPU."""
