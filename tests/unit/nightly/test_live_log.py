@@ -38,7 +38,13 @@ def findings_of(site, n_days, seed, faults=None):
     return [each["findings"] for each in earlier]
 
 
-@pytest.mark.parametrize(("site", "share"), SITES.values(), ids=SITES)
+@pytest.mark.parametrize(
+    ("site", "share"),
+    [
+        pytest.param(*SITES[name], id=name, marks=pytest.mark.slow if name == "large" else [])
+        for name in SITES
+    ],
+)
 def test_a_year_has_hardly_a_false_alarm_and_hardly_a_fault_is_missed_on_its_day(site, share):
     first = 3 if site.sampled < 1 else 0  # before it is known what is usual
     ordinary = findings_of(site, 365, 1)

@@ -81,7 +81,16 @@ def brands(run):
 
 
 @pytest.mark.parametrize("as_one_file", [True, False])
-@pytest.mark.parametrize("window", [{}, {"grace": 300}, {"unit": "hour", "min_sessions": 2}])
+@pytest.mark.parametrize(
+    "window",
+    [
+        {},
+        *(
+            pytest.param(window, marks=pytest.mark.slow)
+            for window in ({"grace": 300}, {"unit": "hour", "min_sessions": 2})
+        ),
+    ],
+)
 def test_night_after_night_equals_one_run(run, window, as_one_file, caplog):
     caplog.set_level(logging.INFO)
     log, tables = random_log(8, DAYS), random_items(8, DAYS)

@@ -36,6 +36,8 @@ RULES = {
         "past_max_length": 3,
     },
 }
+FIRST, *OTHERS = RULES
+VARIANTS = [FIRST, *(pytest.param(rules, marks=pytest.mark.slow) for rules in OTHERS)]
 SPAN = ("2026-01-01", "2026-01-05")
 
 
@@ -90,7 +92,7 @@ def test_windows_are_those_of_the_log_without_strays(run, plain, strayed, rules,
     assert differing == ["windows.json"]
 
 
-@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("rules", VARIANTS)
 def test_strays_wait_until_the_log_has_reached_them(run, strayed, rules):
     """Night after night equals one run; the event of the 6th is set aside, then counts."""
     dataset, log = configured(rules, strayed)
@@ -114,7 +116,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("rules", VARIANTS)
 def test_another_night_may_find_other_strays(run, strayed, rules, change):
     """A first night of few events takes a wrong time for a day of the log, or the reverse."""
     before, after = CHANGES[change]

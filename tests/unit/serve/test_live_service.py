@@ -82,7 +82,13 @@ def predicted(out):
     return {(name, position): (items, scores) for name, position, items, scores in rows}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[] if kind in ("memory", "gpt2") else pytest.mark.slow)
+        for kind in KINDS
+    ],
+)
 def test_a_replayed_day_is_answered_as_it_was_evaluated(windows, study, tmp_path, kind):
     out = study(kind)
     expected = predicted(out)
