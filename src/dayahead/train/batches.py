@@ -97,7 +97,7 @@ class CountedBatches(Protocol):
         """Yield this process's rows, batch by batch."""
 
     def gather(self, places: Int[Tensor, " n"]) -> Batch:
-        """Return some sessions, padded; from disk only those that were held by `read`."""
+        """Return some sessions, padded; if `read` has held any, of these alone."""
 
 
 @dataclass(frozen=True)

@@ -228,8 +228,10 @@ class CountedStream:
             yield batch.columns, batch.lengths
 
     def gather(self, places: Int[Tensor, " n"]) -> Batch:
-        """Return some of the sessions held, padded."""
-        assert self._held is not None, "no sessions are held"
+        """Return some of the sessions held, padded; where none are, read them."""
+        if self._held is None:
+            sessions = self.batches.read_rows(self.every_row[places])
+            return sessions.gather(torch.arange(len(places)), self.batches.rank)
         held, sessions = self._held
         order = held.argsort()
         rows = order[np.searchsorted(held, places.numpy(), sorter=order)]

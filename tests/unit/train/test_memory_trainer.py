@@ -198,9 +198,11 @@ def test_streamed_windows_teach_the_same(windows, tmp_path, sections):
     assert [name for name, each in loaded.items() if not torch.equal(each, streamed[name])] == []
 
 
-def test_streamed_windows_teach_a_network_the_same(windows, tmp_path):
+@pytest.mark.parametrize("live", [{}, {"tick": "1h"}], ids=["windows", "ticks"])
+def test_streamed_windows_teach_a_network_the_same(windows, tmp_path, live):
     """The head reads another copy of it for the first window, whose half is in other batches."""
-    loaded, streamed = loaded_and_streamed(windows, tmp_path, MEMORY_WITH_GPT2)
+    sections = merge_sections(MEMORY_WITH_GPT2, live=live)
+    loaded, streamed = loaded_and_streamed(windows, tmp_path, sections)
     assert loaded.keys() == streamed.keys()
     differing = [name for name, each in loaded.items() if not torch.equal(each, streamed[name])]
     assert {name.split(".")[1] for name in differing} <= {"head", "moments", "replay"}
