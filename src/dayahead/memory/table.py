@@ -122,8 +122,7 @@ def _indexed(cells: SortedCells) -> Cells:
         return no_cells(values.shape[1])
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
     offsets = np.append(starts, len(rows))
-    # Summed in float64: a row may have as many cells as there are items.
-    masses = np.add.reduceat(values, starts, dtype=np.float64).astype(np.float32)
+    masses = _masses(offsets, values)
     return Cells(rows[starts], offsets, columns, values.astype(np.float32, copy=False), masses)
 
 
@@ -233,6 +232,20 @@ def _sum(order: Ints, rows: Ints, columns: Ints, values: Floats, sums: Buffers) 
         for k in range(values.shape[1]):
             sum_values[end - 1, k] += values[i, k]
     return end
+
+
+@compiled
+def _masses(offsets: Ints, values: Floats | Floats32) -> Floats32:
+    """Return the total of each row; summed in float64, as it may have as many cells as items."""
+    masses = np.empty((len(offsets) - 1, values.shape[1]), np.float32)
+    totals = np.empty(values.shape[1], np.float64)
+    for r in range(len(masses)):
+        totals[:] = 0.0
+        for i in range(offsets[r], offsets[r + 1]):
+            for k in range(len(totals)):
+                totals[k] += values[i, k]
+        masses[r] = totals
+    return masses
 
 
 @compiled
