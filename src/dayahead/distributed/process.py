@@ -19,8 +19,9 @@ from dayahead.distributed.openmp import watch_cores
 
 T = TypeVar("T")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-KEPT_BYTES, KEPT_BYTES_SHARDED = 2**30, 2**26
-"""Bytes of the largest tensor whose pages malloc keeps when it is freed."""
+KEPT_BYTES, KEPT_BYTES_LARGE = 2**30, 2**26
+"""Bytes of the largest tensor whose pages malloc keeps when it is freed: in general, and where it
+is short of memory, as items are sharded or windows streamed."""
 KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 """Capacities of oneDNN's cache and of torch's own before it, which oneDNN and torch read once."""
 CACHED_KERNELS = "128"
@@ -88,15 +89,22 @@ def to_device(values: Tensor, device: torch.device) -> Tensor:
     return values.pin_memory().to(device, non_blocking=True)
 
 
+def keep_freed(n_bytes: int) -> None:
+    """Let malloc keep the pages of freed tensors of at most `n_bytes`, for the next ones.
+
+    Every step frees and allocates the same large tensors. If glibc returns their pages in between,
+    page faults cost a sixth of a CPU step. If it keeps them, fragmentation can take four times the
+    memory: a sharded table of a million items, in chunks.
+    """
+    if mallopt := getattr(CDLL(None), "mallopt", None):
+        mallopt(M_MMAP_THRESHOLD, n_bytes)
+        mallopt(M_TRIM_THRESHOLD, n_bytes)
+
+
 def set_up_process(device: torch.device, n_threads: int, kept_bytes: int = KEPT_BYTES) -> None:
     """Set this process's threads, memory allocator, and CPU's or GPU's products."""
     torch.set_num_threads(n_threads)
-    # Every step frees and allocates the same large tensors. If glibc returns their pages in
-    # between, page faults cost a sixth of a CPU step. If it keeps them, fragmentation can take four
-    # times the memory: a sharded table of a million items, in chunks.
-    if mallopt := getattr(CDLL(None), "mallopt", None):
-        mallopt(M_MMAP_THRESHOLD, kept_bytes)
-        mallopt(M_TRIM_THRESHOLD, kept_bytes)
+    keep_freed(kept_bytes)
     if device.type == "cpu":
         limit_kernel_caches()
         use_onednn()
@@ -145,7 +153,7 @@ def divide_cores(process: Process, compute: ComputeConfig) -> None:
         )
     if n_cores >= n_threads:
         bind_threads(core_slice(cores, peers.index(process.rank.index), len(peers)))
-    kept_bytes = KEPT_BYTES_SHARDED if compute.shard_items else KEPT_BYTES
+    kept_bytes = KEPT_BYTES_LARGE if compute.shard_items else KEPT_BYTES
     set_up_process(process.device, n_threads, kept_bytes)
 
 

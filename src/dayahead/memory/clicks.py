@@ -15,7 +15,7 @@ from dayahead.memory.outline import Outline, Positions
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
-CLICKS = 1 << 19
+CLICKS = 1 << 18
 """Most clicks that are counted at once, unless one session has more: bounds memory."""
 T = TypeVar("T")
 _PRIME = np.uint64(0x9E3779B97F4A7C15)

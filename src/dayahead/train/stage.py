@@ -18,7 +18,7 @@ from dayahead.core.columns import ITEM_ID, SESSION_ID
 from dayahead.core.errors import ModelFileError
 from dayahead.core.phases import add_rows, phase, read_phases, recorded
 from dayahead.distributed.launch import run_processes
-from dayahead.distributed.process import Process
+from dayahead.distributed.process import KEPT_BYTES_LARGE, Process, keep_freed
 from dayahead.metrics.lists import Figures
 from dayahead.metrics.metrics import Ranks, main_metric
 from dayahead.model.tensor_files import StoredTensor
@@ -69,6 +69,8 @@ def _run_protocol(process: Process, study: Study, on_window: OnWindow | None) ->
         check_consistency(process, study)
         windows, evaluated_windows = select_windows(WindowFolder(study.windows), study.params)
         run = Run(study, process, windows[0])
+        if run.loader.is_streaming:
+            keep_freed(KEPT_BYTES_LARGE)
         cached = CachedWindows(study, run.catalogue, windows, process)
         profile = WindowProfile(study.params.profile, process, study.results / FOLDER)
         schedule = FitSchedule(run, windows, cached, profile)
