@@ -60,6 +60,8 @@ def train(study: Study, on_window: OnWindow | None = None) -> dict[str, float]:
 
 def run_protocol(process: Process, study: Study, on_window: OnWindow | None = None) -> None:
     """Run one process's part of the protocol."""
+    if study.params.training.loader == "stream":
+        keep_freed(KEPT_BYTES_LARGE)
     with recorded(study.phases if process.is_main else None):
         _run_protocol(process, study, on_window)
 
@@ -69,8 +71,6 @@ def _run_protocol(process: Process, study: Study, on_window: OnWindow | None) ->
         check_consistency(process, study)
         windows, evaluated_windows = select_windows(WindowFolder(study.windows), study.params)
         run = Run(study, process, windows[0])
-        if run.loader.is_streaming:
-            keep_freed(KEPT_BYTES_LARGE)
         cached = CachedWindows(study, run.catalogue, windows, process)
         profile = WindowProfile(study.params.profile, process, study.results / FOLDER)
         schedule = FitSchedule(run, windows, cached, profile)
