@@ -16,10 +16,13 @@ def main() -> None:
     raw = Path("data/raw")
     with stage_lock("download"), stage_run("download", params) as run:
         from dayahead.dataset.manifest import MANIFEST, QUALITY_REPORT
+        from dayahead.dataset.named_features import check_features
         from dayahead.dataset.schema import load_dataset
         from dayahead.download.stage import download
 
-        download(load_dataset(params.dataset), params.dataset, raw)
+        dataset = load_dataset(params.dataset)
+        check_features(dataset, params)
+        download(dataset, params.dataset, raw)
         run.log_artifact(raw / MANIFEST, "dataset")
         run.log_artifact(raw / QUALITY_REPORT, "dataset")
 

@@ -15,13 +15,16 @@ def main() -> None:
     params = load_params()
     raw, windows = Path("data/raw"), Path("data/windows")
     with stage_lock("preprocess"), stage_run("preprocess", params) as run:
+        from dayahead.dataset.named_features import check_features
         from dayahead.dataset.schema import load_dataset
         from dayahead.preprocess.stage import preprocess
 
+        dataset = load_dataset(params.dataset)
+        check_features(dataset, params)
         preprocess(
             raw=raw,
             folder=windows,
-            dataset=load_dataset(params.dataset),
+            dataset=dataset,
             window=params.window,
             config=params.preprocess,
             machine=params.machine,

@@ -1,13 +1,36 @@
 """Names that a user may have meant."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from dayahead.core.errors import ConfigError
 
 
 def did_you_mean(name: str, known: Iterable[str], most: int = 2) -> str:
     """Return `did you mean a or b?`, of the known names most like this one; empty without any."""
     close = difflib.get_close_matches(name, list(known), n=most)
     return f"did you mean {' or '.join(close)}?" if close else ""
+
+
+def expected(unknown: Iterable[str], known: Iterable[str]) -> str:
+    """Return `did you mean a? expected some of a, b, c`, for names that are not among the known."""
+    known = list(known)
+    close = did_you_mean(next(iter(unknown)), known)
+    return f"{close} expected some of {', '.join(known) or 'none'}".strip()
+
+
+def check_names(setting: str, given: Sequence[str], known: Iterable[str], what: str) -> None:
+    """Check that a setting names only what the data set has.
+
+    Raises:
+        ConfigError: naming what is unknown, what may be meant, and what there is.
+    """
+    known = list(known)
+    if unknown := [name for name in given if name not in known]:
+        raise ConfigError(
+            f"params.yaml: {setting}: {', '.join(unknown)}: no {what} of the data set; "
+            f"{expected(unknown, known)}"
+        )
 
 
 def found_instead(name: str, given: Iterable[str]) -> str:

@@ -31,6 +31,7 @@ from dayahead.core.columns import (
     WINDOW,
 )
 from dayahead.core.errors import ConfigError
+from dayahead.core.suggestions import expected
 from dayahead.dataset.columns import ColumnsConfig
 from dayahead.dataset.features import FeatureConfig, FeatureName
 from dayahead.dataset.forgotten import ForgottenConfig
@@ -123,8 +124,7 @@ class QualityConfig:
             ("negative", self.negative, numbers),
         ):
             if unknown := [name for name in limits if name not in known]:
-                some = ", ".join(known) or "none"
-                raise ValueError(f"quality.{key}: {', '.join(unknown)}: expected some of {some}")
+                raise ValueError(f"quality.{key}: {', '.join(unknown)}: {expected(unknown, known)}")
 
     def limit(self, check: str, required: Sequence[str]) -> float | None:
         """Return the limit of a check as a share; None: no limit.
@@ -272,13 +272,14 @@ class DatasetConfig:
         if self.columns.title is not None and self.columns.title not in categories:
             raise ValueError(
                 f"columns.title: {self.columns.title} is no categorical feature of this data set; "
-                f"add it to features (kind: categorical), or leave columns.title out"
+                f"{expected([self.columns.title], categories)}; add it to features (kind: "
+                f"categorical), or leave columns.title out"
             )
         for name, feature in features.items():
             if feature.relative_to and feature.relative_to not in categories:
                 raise ValueError(
                     f"features.{name}.relative_to: {feature.relative_to} is no categorical "
-                    f"feature of this data set"
+                    f"feature of this data set; {expected([feature.relative_to], categories)}"
                 )
         columns = Counter(
             column for name, feature in features.items() for column in feature.columns_of(name)

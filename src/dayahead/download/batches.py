@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dayahead.core.errors import SourceError
+from dayahead.core.suggestions import did_you_mean
 
 BLOCK = 8 << 20
 """Bytes of text per batch; for parquet, rows per batch are a 64th of this."""
@@ -136,9 +137,11 @@ def check_columns(
         ("more than one column", [column for column in columns if found.count(column) > 1]),
     ):
         if bad:
+            names = [*map(str, found)]
+            close = f" {hint}" if (hint := did_you_mean(bad[0], {*names} - {*bad})) else ""
             member = ", or name the files of the log in source.members" if "::" in name else ""
             raise SourceError(
-                f"{name}: {problem} {', '.join(bad)}; it has {', '.join(map(str, found))[:500]}. "
+                f"{name}: {problem} {', '.join(bad)}; it has {', '.join(names)[:500]}.{close} "
                 f"Correct columns, time, features, source.where or {advice} in the data set's "
                 f"file{member}"
             )

@@ -10,8 +10,9 @@ import numpy as np
 
 from dayahead.config.baselines import MEMORY
 from dayahead.config.changed_settings import unread_settings
+from dayahead.config.feature_names import check_feature_names
 from dayahead.config.live import LiveConfig
-from dayahead.config.params import USER, EvaluationConfig, Params, TrainingConfig, flat_settings
+from dayahead.config.params import EvaluationConfig, Params, TrainingConfig, flat_settings
 from dayahead.core.columns import ROLES, SESSION_ID
 from dayahead.core.errors import ConfigError
 from dayahead.core.fingerprints import package_version, sha256_of, source_fingerprint
@@ -21,6 +22,7 @@ from dayahead.train.cached_windows import MISSING
 from dayahead.train.event_types import EventTypes
 from dayahead.train.study import Study
 from dayahead.windows.folder import Window, WindowFolder
+from dayahead.windows.metadata import Statistics
 
 _log = logging.getLogger(__name__)
 N_REPORTED = 5
@@ -45,10 +47,11 @@ def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], 
     Raises:
         ConfigError: a window is selected that was not kept, fewer than two are left, none is
             evaluated, one that is has no session to evaluate on, the profile is of a window or of
-            steps that are not there, a segment is no categorical feature, or a type of event is not
-            among those of the windows or never a target.
+            steps that are not there, a feature is named that the windows lack, or a type of event
+            is not among those of the windows or never a target.
     """
     windows = _between(folder.windows, params.window.first, params.window.last)
+    _check_features(folder.statistics, params)
     fitted_on = folder.statistics.fitted_on
     evaluated = [window for window in windows[1:] if window.name not in fitted_on]
     if not evaluated:
@@ -63,10 +66,12 @@ def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], 
         _check_tick(folder, windows, params.live)
     _check_attention_sessions(folder, evaluated, params.evaluation)
     _check_profile(folder, windows, params)
-    for name in params.evaluation.segments:
-        if name != USER:
-            folder.categorical_column(name, "evaluation.segments")
     return windows, evaluated
+
+
+def _check_features(statistics: Statistics, params: Params) -> None:
+    kinds = {name: feature.kind for name, feature in statistics.features.items()}
+    check_feature_names(params, kinds, [*statistics.items.vectors] if statistics.items else [])
 
 
 def _between(kept: Sequence[Window], first: str | None, last: str | None) -> list[Window]:

@@ -38,7 +38,7 @@ class Loader:
     """Batches of a run's windows, from memory or streamed from disk.
 
     Raises:
-        ConfigError: the settings ask for features, past events or streams that the windows lack.
+        ConfigError: the settings ask for past events or streams that the windows lack.
     """
 
     folder: WindowFolder
@@ -51,13 +51,6 @@ class Loader:
                 "params.yaml: training.loader: stream reads a single file per window, but "
                 "evaluation.split: all needs three; set evaluation.split to valid or test, or "
                 "training.loader to memory"
-            )
-        known = self.folder.statistics.features
-        unknown = [name for name in self.params.model.features if name not in known]
-        if unknown:
-            raise ConfigError(
-                f"params.yaml: model.features: {', '.join(unknown)} not among the data set's "
-                f"({', '.join(known) or 'it has none'})"
             )
         if self.past_length:
             self._check_past()

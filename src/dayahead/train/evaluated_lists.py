@@ -93,7 +93,7 @@ class ListEvaluation:
         self.by = config.diversity_by if config.lists else None
         column = None
         if self.by is not None and not has_vector(folder.statistics, self.by):
-            column = folder.categorical_column(self.by, "evaluation.diversity_by", or_vector=True)
+            column = folder.categorical_column(self.by, "evaluation.diversity_by")
         self.history = ItemHistory(folder, first, column)
 
     @in_phase("lists")

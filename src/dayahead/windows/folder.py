@@ -25,7 +25,8 @@ from dayahead.core.columns import (
     SESSION_START,
     TIMESTAMP,
 )
-from dayahead.core.errors import ConfigError, WindowError
+from dayahead.core.errors import WindowError
+from dayahead.core.suggestions import check_names
 from dayahead.windows.items import ItemTable
 from dayahead.windows.metadata import Statistics, WindowsManifest, read_metadata
 from dayahead.windows.session_ids import hashed_ids
@@ -267,25 +268,15 @@ class WindowFolder:
         self._newest_items[window.name] = found
         return found
 
-    def categorical_column(self, feature: str, setting: str, *, or_vector: bool = False) -> str:
+    def categorical_column(self, feature: str, setting: str) -> str:
         """Return the column of a categorical feature, named by a setting.
-
-        `or_vector`: the setting may also name a vector of items, which the error lists.
 
         Raises:
             ConfigError: the windows have no such feature.
         """
         features = self.statistics.features
         known = [name for name, about in features.items() if about.kind == "categorical"]
-        if feature not in known:
-            items = self.statistics.items
-            vectors = ", ".join(items.vectors) if or_vector and items else ""
-            raise ConfigError(
-                f"params.yaml: {setting}: {feature} is not among the categorical features of the "
-                f"data set ({', '.join(known) or 'it has none'})"
-                f"{f' nor the vectors of its items ({vectors})' if vectors else ''}; choose one of "
-                f"them, or none"
-            )
+        check_names(setting, [feature], known, "categorical feature")
         return features[feature].columns[0]
 
     def n_known(self, column: str, window: Window) -> int:

@@ -129,9 +129,7 @@ def test_the_file_has_a_row_for_each_window_and_value(folder, tmp_path):
 
 
 def test_other_features_are_no_segments(folder):
-    with pytest.raises(
-        ConfigError, match=r"evaluation.segments: price is not among .*\(category\)"
-    ):
+    with pytest.raises(ConfigError, match=r"segments: price: no categorical .* of category$"):
         Segments(folder, ["price"], METRICS, "ndcg_at_5")
 
 

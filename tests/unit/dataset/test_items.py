@@ -120,7 +120,7 @@ def test_other_sections_may_name_columns_of_the_table(tmp_path):
         ("[title, make]}", "[title, make], dimensions: 1}", "greater than or equal to 2"),
         ("{urls: [items.csv]}", "{synthetic: {seed: 1, days: 2, sessions_per_day: 9, n_items: 9, "
          "n_topics: 2, start: 2026-01-01T00:00:00Z}}", "leave out items.source"),
-        ("split:", "quality: {nulls: {weigth: 0}}\nsplit:", "quality.nulls: weigth: expected some"),
+        ("split:", "quality: {nulls: {weigth: 0}}\nsplit:", "nulls: weigth: did you mean weight"),
         ("split:", "quality: {negative: {brand: 0}}\nsplit:", "quality.negative: brand: expected"),
     ],
 )  # fmt: skip

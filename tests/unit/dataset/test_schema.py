@@ -248,6 +248,11 @@ def test_the_end_of_the_log_may_be_an_environment_variable(tmp_path, monkeypatch
         ),
         (
             "licence: none",
+            "licence: none\nquality: {nulls: {itemid: 0.5}}",
+            "nulls: itemid: did you mean item_id",
+        ),
+        (
+            "licence: none",
             "licence: none\nquality: {negative: {item_id: 0.5}}",
             "quality.negative: item_id: expected some of none",
         ),

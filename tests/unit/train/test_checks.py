@@ -14,7 +14,7 @@ def folder_of(names, fitted_on=(), empty=()):
     """A folder of these windows; the test sessions of some are missing."""
     return SimpleNamespace(
         windows=tuple(Window(name, position, "") for position, name in enumerate(names)),
-        statistics=SimpleNamespace(fitted_on=list(fitted_on)),
+        statistics=SimpleNamespace(fitted_on=list(fitted_on), features={}, items=None),
         n_sessions=lambda window, role: int(window.name not in empty),
     )
 

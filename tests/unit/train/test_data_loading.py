@@ -109,8 +109,3 @@ def test_streaming_all_three_splits_is_rejected(store):
     with pytest.raises(ConfigError, match=r"set evaluation\.split to valid or test, or training"):
         loader_of(store, split="all", loader="stream")
     assert loader_of(store, split="all", loader="memory")
-
-
-def test_missing_features_are_an_error(store):
-    with pytest.raises(ConfigError, match=r"size not among the data set's \(category, price\)"):
-        loader_of(store, ("size", "price"))

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dayahead.__main__ import app
-from dayahead.core.errors import WindowError
+from dayahead.core.errors import ConfigError, WindowError
 from dayahead.core.phases import PhaseRow
 from dayahead.train import calibration, estimate
 from dayahead.train.calibration import Calibration, Measured, StepTime, calibrate, seconds_by_kind
@@ -147,6 +147,13 @@ def test_the_line_says_how_long_how_much_what_of_and_what_helps():
         "network; training.epochs=1 would make it 58 min"
     )
     assert duration(40) == "40 s"
+
+
+def test_an_unknown_feature_is_named_before_anything_is_measured(tmp_path):
+    windows = write_window_folder(tmp_path / "windows", DAYS, features=True)
+    unknown = {"model": {"features": ["nosuch"]}}
+    with pytest.raises(ConfigError, match=r"features: nosuch: .* some of category, price$"):
+        announce(tiny_study(windows, tmp_path, unknown))
 
 
 @pytest.mark.usefixtures("_without_baselines")
