@@ -46,6 +46,25 @@ def install(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def project_module(tmp_path, monkeypatch):
+    """Write a module of this name and source into the folder of a project, which is the current."""
+    names = []
+
+    def written(name, source):
+        folder = tmp_path / "project"
+        folder.mkdir(exist_ok=True)
+        monkeypatch.chdir(folder)
+        names.append(name)
+        (folder / f"{name}.py").write_text(source)
+        return folder / f"{name}.py"
+
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield written
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
 def shop_models(install):
     """The page's package; return its module's file."""
     points = tomllib.loads(example("pyproject.toml"))["project"]["entry-points"]

@@ -23,6 +23,7 @@ torch.set_num_threads(1)
 
 install = user_packages.install
 shop_models = user_packages.shop_models
+project_module = user_packages.project_module
 
 
 @event.listens_for(Engine, "connect")

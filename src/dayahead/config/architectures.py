@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from dayahead.config.baselines import BASELINES, NAMED_TRANSFORMERS, OURS, OWN_NETWORKS
-from dayahead.core.plugins import plugins
+from dayahead.core.errors import ConfigError
+from dayahead.core.plugins import is_plugin, plugins
 from dayahead.core.suggestions import did_you_mean
 
 RECIPES: Final = ("sasrec", "gsasrec", "esasrec", "bert4rec")
@@ -24,8 +25,11 @@ def known_architecture(name: str) -> str:
         ValueError: there is none of this name.
     """
     is_ours = name in OURS and name != NO_NETWORK
-    is_of_a_package = name in plugins("baseline") or name in plugins("backbone")
-    if is_ours or is_of_a_package or _is_type_of_transformers(name):
+    try:
+        is_plug_in = is_plugin("baseline", name) or is_plugin("backbone", name)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    if is_ours or is_plug_in or _is_type_of_transformers(name):
         return name
     raise ValueError(_unknown(name))
 

@@ -7,7 +7,7 @@ from pydantic.dataclasses import dataclass
 
 from dayahead.config.loading import STRICT, Count, NonNegative, Positive
 from dayahead.config.marks import ReadBy, ReadIf, by
-from dayahead.core.plugins import plugins
+from dayahead.core.plugins import is_plugin
 
 SAME_FOR_ALL: Final = "popularity"
 """Ranks own items as it scores them where `model.remind` is auto, for `own` puts them first."""
@@ -33,7 +33,7 @@ Decay = Literal["same", "linear", "div", "log", "quadratic"]
 
 def is_plugin_baseline(architecture: str) -> bool:
     """Whether an architecture is a baseline of another package; our own names are ours."""
-    return architecture in plugins("baseline") and architecture not in OURS
+    return architecture not in OURS and is_plugin("baseline", architecture)
 
 
 def is_baseline(architecture: str) -> bool:

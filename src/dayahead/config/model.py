@@ -30,7 +30,8 @@ from dayahead.config.loading import (
 )
 from dayahead.config.marks import EVERY_MODEL, NETWORKS, ReadIf, by
 from dayahead.config.memory import MemoryConfig
-from dayahead.core.plugins import plugins
+from dayahead.core.errors import ConfigError
+from dayahead.core.plugins import is_plugin, plugins
 from dayahead.core.suggestions import did_you_mean
 
 Remind = Literal["auto", "none", "score", "boost", "first"]
@@ -209,7 +210,11 @@ def _loss(*names: str) -> ReadIf:
 
 
 def _loss_name(name: str) -> str:
-    if name not in LOSSES and name not in plugins("loss"):
+    try:
+        is_known = name in LOSSES or is_plugin("loss", name)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    if not is_known:
         known = [*LOSSES, *plugins("loss")]
         close = did_you_mean(name, known)
         raise ValueError(f"{f'{close} ' if close else ''}expected one of {', '.join(known)}")

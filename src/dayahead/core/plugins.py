@@ -1,12 +1,16 @@
-"""Baselines, backbones, losses and metrics of other installed packages, by their entry points.
+"""Baselines, backbones, losses and metrics that are not ours.
 
-A package declares them in its pyproject.toml, in the groups of `GROUPS`; params.yaml and
-saved models then use the names. Only code declared there is imported: a model folder from
-elsewhere cannot name any other code.
+An installed package declares them as entry points in its pyproject.toml, in the groups of `GROUPS`;
+params.yaml and saved models then use the names. Baselines, backbones and losses may also be named
+`module:name`, of a module in the project's folder. Only such code is imported: a model folder from
+elsewhere cannot name any other.
 """
 
+import re
+import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
+from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,12 +48,23 @@ def plugins(kind: Kind) -> Mapping[str, EntryPoint]:
     return found
 
 
+def is_plugin(kind: Kind, name: str) -> bool:
+    """Return whether a package declares this name, or a module of the project's folder has it.
+
+    Raises:
+        ConfigError: the module is not there, or cannot be imported.
+    """
+    return name in plugins(kind) or (_names_module(name) and _kind_of(name) == kind)
+
+
 def load_plugin(kind: Kind, name: str) -> Any:  # noqa: ANN401
-    """Import the class or function that an entry point names.
+    """Import the class or function that an entry point names, or a module of the project's folder.
 
     Raises:
         ConfigError: no package declares it, or it cannot be imported.
     """
+    if _names_module(name):
+        return _of_project(name)
     declared = plugins(kind)
     if name not in declared:
         close = did_you_mean(name, declared)
@@ -71,16 +86,66 @@ def load_plugin(kind: Kind, name: str) -> Any:  # noqa: ANN401
 def plugin_sources(chosen: Iterable[tuple[Kind, str]]) -> dict[str, str]:
     """Return a hash of the source and the version of each of these that is a plugin."""
     return {
-        f"{kind} {name}": _source(plugins(kind)[name])
+        f"{kind} {name}": _source(plugins(kind).get(name) or _entry_point(name))
         for kind, name in chosen
-        if name in plugins(kind)
+        if is_plugin(kind, name)
     }
+
+
+def _names_module(name: str) -> bool:
+    return re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", name) is not None
+
+
+def _entry_point(name: str) -> EntryPoint:
+    return EntryPoint(name, name, "")
+
+
+def _kind_of(name: str) -> Kind:
+    """Return what a class or function is, by the methods that core can know."""
+    found = _of_project(name)
+    if not isinstance(found, type):
+        return "loss"
+    return "baseline" if hasattr(found, "method_scorer") else "backbone"
+
+
+def _of_project(name: str) -> Any:  # noqa: ANN401
+    """Import a class or function of a module in the project's folder.
+
+    Raises:
+        ConfigError: there is no such module or name, or it cannot be imported.
+    """
+    module, _, attribute = name.partition(":")
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)  # not first, so that no file there takes the place of a package
+    spec = find_spec(module.partition(".")[0])
+    if not any(Path(each).parent == Path(folder) for each in _locations(spec)):
+        raise ConfigError(
+            f"{name}: no module {module.partition('.')[0]} in {folder}; write it there under a "
+            f"name that no installed package has, and `git add` it, for runs in a copy of the "
+            f"project have what Git knows"
+        )
+    try:
+        return _entry_point(name).load()
+    except Exception as error:  # noqa: BLE001  # whatever the module raises
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        known = did_you_mean(attribute, vars(sys.modules.get(module, object)))
+        raise ConfigError(
+            f"{name}: cannot be loaded ({reason}); {known or f'correct {module}'}"
+        ) from None
+
+
+def _locations(spec: ModuleSpec | None) -> list[str]:
+    """Return the folders of a package, or the file of a module."""
+    if spec is None:
+        return []
+    return [*(spec.submodule_search_locations or ())] or [spec.origin or ""]
 
 
 def _source(found: EntryPoint) -> str:
     """Hash the modules of the entry point's package, or its module where that stands alone."""
     spec = find_spec(found.module.partition(".")[0])
-    folders = [Path(each) for each in (spec.submodule_search_locations if spec else None) or ()]
+    folders = [Path(each) for each in _locations(spec) if Path(each).is_dir()]
     files = {
         f"{n}/{path.relative_to(folder).as_posix()}": sha256_of(path)
         for n, folder in enumerate(folders)

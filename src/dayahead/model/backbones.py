@@ -1,6 +1,6 @@
 """Backbones: sequence encoders by name, built and checked to see only what the task allows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import torch
@@ -184,7 +184,18 @@ def _networks(config: ModelConfig, causal: bool, max_length: int) -> Iterator[nn
     elif name in CONFIG_MAPPING:
         yield from huggingface_backbones(config, causal=causal, max_length=max_length)
     else:
-        yield load_plugin("backbone", name)(config, causal=causal, max_length=max_length)
+        yield _packaged(name)(config, causal=causal, max_length=max_length)
+
+
+def _packaged(name: str) -> Callable[..., nn.Module]:
+    found: Callable[..., nn.Module] = load_plugin("backbone", name)
+    # Before it is called: a model folder from elsewhere may name it.
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        raise ConfigError(
+            f"params.yaml: model.architecture: {name}: expected a subclass of torch.nn.Module or "
+            f"of dayahead.model.counting.Baseline, found {found!r}"
+        )
+    return found
 
 
 def _own_network(config: ModelConfig, max_length: int) -> nn.Module:

@@ -61,6 +61,57 @@ def test_the_example_is_fitted_saved_and_read_again(shop_models, windows, tmp_pa
     assert np.array_equal(saved_ranks(stored, folder, last, "all").ranks, evaluated)
 
 
+OF_PROJECT = {
+    "baseline": {"model": {"architecture": "own_models:FadingPopularity"}},
+    "backbone and loss": {
+        "model": {"architecture": "own_models:Convolution"},
+        "loss": {"name": "own_models:hinge", "negatives": 8},
+    },
+}
+
+
+@pytest.mark.parametrize("study", [*OF_PROJECT])
+def test_a_module_of_the_project_is_fitted_saved_and_read_again(
+    project_module, windows, tmp_path, study, fits
+):
+    module = project_module("own_models", example("shop_models.py"))
+    assert is_baseline(OF_PROJECT[study]["model"]["architecture"]) == (study == "baseline")
+    shared = {"cache": tmp_path / "cache"}
+    sections = {**OF_PROJECT[study], "training": {"fit_last": False}}
+    out = train_study(windows, tmp_path / "out", sections, **shared)
+    folder, n_fits = WindowFolder(windows), len(fits)
+    last = folder.windows[-1]
+    stored = load_model(out / "models")
+    assert np.array_equal(saved_ranks(stored, folder, last, "all").ranks, ranks_of(out, last.name))
+    module.write_text(module.read_text() + "\nVERSION = 2\n")
+    train_study(windows, tmp_path / "again", sections, **shared)
+    assert len(fits) == 2 * n_fits  # the source is part of the keys
+
+
+def test_what_a_module_of_the_project_lacks_is_named(project_module):
+    project_module("own_models", example("shop_models.py"))
+    for name, message in (
+        ("own_model:Convolution", "no module own_model in .*project; .*git add"),
+        ("own_models:Convolutions", "cannot be loaded .*did you mean Convolution"),
+        ("torch:relu", "no module torch in"),
+        ("json.decoder:JSONDecoder", "no module json in"),
+    ):
+        with pytest.raises(ConfigError, match=f"model.architecture: {name}: {message}"):
+            tiny_params({"model": {"architecture": name}})
+    with pytest.raises(ConfigError, match=r"loss\.name: .*own_models:Convolution"):
+        tiny_params({"loss": {"name": "own_models:Convolution"}})
+    project_module("own_broken", "import nowhere\n")
+    with pytest.raises(ConfigError, match=r"cannot be loaded \(ModuleNotFoundError.*nowhere"):
+        tiny_params({"model": {"architecture": "own_broken:Model"}})
+
+
+def test_a_class_of_the_project_that_is_no_network_is_never_called(project_module):
+    project_module("own_models", "class Other:\n    def __init__(self, **_):\n        1 / 0\n")
+    params = tiny_params({"model": {"architecture": "own_models:Other"}})
+    with pytest.raises(ConfigError, match=r"subclass of torch\.nn\.Module or of .*Baseline"):
+        build_model(params, tiny_statistics(), {}, seed=1)
+
+
 def test_a_baseline_takes_its_settings_from_the_model_s_config(shop_models):
     model = build_model(tiny_params(FADING), tiny_statistics(), {}, seed=1)
     assert model.factor == 0.8
