@@ -296,8 +296,8 @@ def load_dataset(name: str, folder: Path = Path("datasets")) -> DatasetConfig:
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in folder.glob("*.yaml")))
-        raise ConfigError(f"{path}: no such data set; known are {known}")
+        known = sorted(p.stem for p in folder.glob("*.yaml"))
+        raise ConfigError(f"{path}: no such data set; {expected([name], known)}")
     return validated(DatasetConfig, _with_environment(read_yaml(path), path), str(path))
 
 
