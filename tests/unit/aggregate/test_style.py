@@ -44,3 +44,16 @@ def test_texts_and_lines_stand_out():
 def test_every_colour_is_defined_in_every_theme():
     used = {*re.findall(r"var\(--(\w+)\)", STYLE)} | {"second"}
     assert all(used <= theme.keys() for theme in themes())
+
+
+def test_clicks_of_a_session_are_set_apart_on_both_sides():
+    [written] = re.findall(r'\.trail li:not\(:last-child\)::after { content: "([^"]*)"', STYLE)
+    # In CSS a blank after an escape ends it, and is no blank of the text.
+    text = re.sub(r"\\([0-9a-f]{1,6}) ?", lambda found: chr(int(found[1], 16)), written)
+    assert text == "\N{NO-BREAK SPACE}\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
+
+
+def test_narrow_screens_keep_the_metrics_that_the_caption_names():
+    template = (files("dayahead.aggregate") / "templates" / "result.html.j2").read_text()
+    assert template.count("{{ recall | metric }}") == 2
+    assert not re.search(r'spare">\{\{ (recall|"%.4f" \| format\(\w+\.aod\[recall)', template)
