@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -154,7 +155,8 @@ def _differing(settings: Sequence[Settings]) -> list[str]:
 
 def _names(rows: Sequence[Row], names: Names) -> list[str]:
     known = [row.settings for row in rows if row.settings is not None]
-    differing = _differing(known) if known else []
+    short = _short_names({key for each in known for key in each})
+    differing = {key: short[key] for key in (_differing(known) if known else ())}
     return [
         row.name
         or (names == "settings" and row.settings and _called(row.settings, differing))
@@ -163,10 +165,20 @@ def _names(rows: Sequence[Row], names: Names) -> list[str]:
     ]
 
 
-def _called(settings: Settings, keys: Sequence[str]) -> str:
-    """Return settings as `n_layer=2, dropout=0.1`."""
+def _short_names(keys: Iterable[str]) -> dict[str, str]:
+    """Return the last part of each key, or the whole key where another section has that part too.
+
+    The keys {"model.n_layer", "task.name", "loss.name"} are n_layer, task.name and loss.name.
+    """
+    last = {key: key.rpartition(".")[2] for key in keys}
+    counts = Counter(last.values())
+    return {key: name if counts[name] == 1 else key for key, name in last.items()}
+
+
+def _called(settings: Settings, keys: Mapping[str, str]) -> str:
+    """Return settings as `n_layer=2, loss.name=gbce`; `keys` are those shown, and how."""
     return ", ".join(
-        f"{key.rpartition('.')[2]}={setting_text(settings[key])}" for key in keys if key in settings
+        f"{name}={setting_text(settings[key])}" for key, name in keys.items() if key in settings
     )
 
 

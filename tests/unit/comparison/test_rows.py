@@ -52,6 +52,19 @@ def test_rows_may_be_called_by_the_settings_in_which_they_differ(tmp_path):
     }
 
 
+def test_settings_of_one_name_are_called_with_their_section(tmp_path):
+    shared = {"evaluation.batch_size": 512, "model.n_layer": 2}
+    pairs = [("a", 64, "softmax"), ("b", 128, "softmax"), ("c", 64, "gbce")]
+    for name, size, loss in pairs:
+        settings = {"training.batch_size": size, "loss.name": loss, "task.name": loss[:3]}
+        write(name, **shared, **settings)
+    assert [*named(["a", "b", "c"], tmp_path, "settings")] == [
+        "training.batch_size=64, loss.name=softmax, task.name=sof",
+        "training.batch_size=128, loss.name=softmax, task.name=sof",
+        "training.batch_size=64, loss.name=gbce, task.name=gbc",
+    ]
+
+
 def test_runs_without_known_settings_are_joined_by_name_alone(tmp_path):
     for name in "abc":
         write_run(name, DAYS, None)
