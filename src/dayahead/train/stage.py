@@ -122,20 +122,25 @@ class Progress:
         self.clock = clock
         self.n_done = 0
         self._seconds: list[float] = []
-        """Seconds of each window that was not cached."""
+        """Seconds of each window that was not cached, the first of them with the start-up."""
         self._last = clock()
 
     def advance(self, *, is_cached: bool) -> str:
-        """Count a window; return for example `window 3 of 14, 0:02:10 left`."""
+        """Count a window; return for example `window 3 of 14, 0:02:10 left`.
+
+        The first window that is not cached takes longer than others: code is loaded and compiled,
+        and a first fit may have more epochs. Without a second one no time is given.
+        """
         now = self.clock()
         self.n_done += 1
         if not is_cached:
             self._seconds.append(now - self._last)
         self._last = now
         n_left = self.n_windows - self.n_done
+        later = self._seconds[1:]
         left = ""
-        if n_left and self._seconds:
-            seconds = n_left * sum(self._seconds) / len(self._seconds)
+        if n_left and later:
+            seconds = n_left * sum(later) / len(later)
             left = f", {timedelta(seconds=round(seconds))} left"
         return f"window {self.n_done} of {self.n_windows}{left}"
 

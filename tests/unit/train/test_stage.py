@@ -227,12 +227,15 @@ def test_a_window_without_train_sessions_is_fitted_as_nothing(tmp_path, architec
 
 
 def test_progress_says_which_window_and_how_long_the_rest_takes():
-    times = iter([0.0, 1.0, 61.0, 181.0, 190.0])
-    progress = Progress(4, lambda: next(times))
-    assert progress.advance(is_cached=True) == "window 1 of 4"
-    assert progress.advance(is_cached=False) == "window 2 of 4, 0:02:00 left"
-    assert progress.advance(is_cached=False) == "window 3 of 4, 0:01:30 left"
-    assert progress.advance(is_cached=False) == "window 4 of 4"
+    times = iter([0.0, 1.0, 301.0, 321.0, 361.0, 362.0, 400.0])
+    progress = Progress(6, lambda: next(times))
+    assert progress.advance(is_cached=True) == "window 1 of 6"
+    # The first one of 300 s has the start-up, so nothing can be said yet.
+    assert progress.advance(is_cached=False) == "window 2 of 6"
+    assert progress.advance(is_cached=False) == "window 3 of 6, 0:01:00 left"
+    assert progress.advance(is_cached=False) == "window 4 of 6, 0:01:00 left"
+    assert progress.advance(is_cached=True) == "window 5 of 6, 0:00:30 left"
+    assert progress.advance(is_cached=False) == "window 6 of 6"
 
 
 def test_the_line_of_a_window_fits_a_terminal():
