@@ -152,9 +152,17 @@ class CacheKeys:
             "machine": self.machine,
             "source": source_fingerprint(*ROOMS),
             "plugins": plugin_sources(_chosen(params)),
-            "packages": {name: package_version(name) for name in PACKAGES},
+            "packages": {name: self._version(name) for name in PACKAGES},
         }
         return fingerprint(value)
+
+    def _version(self, package: str) -> str:
+        """Return a package's version; on a CPU without its build, which is a fact of the machine.
+
+        Fits of torch's +cpu and +cu130 on CPUs agree as fits of two types of CPU do.
+        """
+        version = package_version(package)
+        return version.partition("+")[0] if self.process.device.type == "cpu" else version
 
     def _vectors(self, name: str) -> str | None:
         """Hash pretrained vectors, unless they are among the items of each window."""

@@ -19,7 +19,7 @@ from torch import Tensor
 from dayahead.core.cache import Cache, UnreadableEntryError, link_or_copy, reading_entry
 from dayahead.core.errors import ModelFileError
 from dayahead.core.files import read_json, write_json
-from dayahead.core.fingerprints import fingerprint
+from dayahead.core.fingerprints import fingerprint, package_version
 from dayahead.core.phases import in_phase
 from dayahead.distributed.process import Process
 from dayahead.metrics.metrics import Ranks
@@ -293,6 +293,7 @@ def _machine(process: Process, *, is_sharded: bool) -> Machine:
     else:
         machine = {
             "device": platform.machine(),
+            "torch": package_version("torch"),
             "kernels": torch.backends.cpu.get_cpu_capability(),
             "threads": torch.get_num_threads(),
             **_cpu(),

@@ -336,6 +336,17 @@ def test_packages_and_source_change_the_keys(windows, monkeypatch, name, changed
     assert n_shared(before, keys_of(windows)) == (0, 0)
 
 
+def test_the_build_of_a_version_changes_the_keys_on_other_devices_alone(windows, monkeypatch):
+    for device, n_equal in (("cpu", (5, 4)), ("meta", (0, 0))):
+        found = []
+        for build in ("2.13.0+cpu", "2.13.0+cu130"):
+            monkeypatch.setattr(cache_keys, "package_version", lambda _, build=build: build)
+            found.append(keys_of(windows, device=device))
+        assert n_shared(*found) == n_equal
+    monkeypatch.setattr(cache_keys, "package_version", lambda _: "2.14.0+cpu")
+    assert n_shared(keys_of(windows), found[0]) == (0, 0)
+
+
 def later_keys(keys, n_after=2):
     return [keys.later_evaluation(index, n_after) for index in range(len(keys.windows) - n_after)]
 

@@ -4,6 +4,7 @@ import errno
 import platform
 import shutil
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from torch.testing import assert_close
 from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.distributed.launch import run_processes
 from dayahead.model.tensor_files import write_tensors
-from dayahead.train import cached_windows
+from dayahead.train import cache_keys, cached_windows
 from dayahead.train.cached_windows import STATE
 from dayahead.train.results import EvaluatedWindow
 from dayahead.train.run import Run
@@ -327,6 +328,16 @@ def other_cpu(monkeypatch):
     return f"cpu {here['cpu_name']}, here Another"
 
 
+def other_build(monkeypatch):
+    here = version("torch")
+    other = f"{here.partition('+')[0]}+cu999"
+    for module in (cached_windows, cache_keys):
+        monkeypatch.setattr(
+            module, "package_version", lambda name: other if name == "torch" else version(name)
+        )
+    return f"torch {here}, here {other}"
+
+
 def other_instructions(monkeypatch):
     here = torch.cpu.get_capabilities()
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: here | {"amx_next": True})
@@ -342,6 +353,7 @@ def other_library_mode(monkeypatch):
     "change",
     [
         other_cpu,
+        other_build,
         *(
             pytest.param(change, marks=pytest.mark.slow)
             for change in (other_architecture, other_instructions, other_library_mode)
