@@ -18,7 +18,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         help="torch.export's pt2, ONNX (`pip install --group onnx`), the item vectors as "
-        "parquet, or these with an index of nearest neighbours (`pip install 'dayahead[hnsw]'`).",
+        "parquet, or these with an index of nearest neighbours (`pip install 'dayahead\\[hnsw]'`).",
     ),
 ]
 TopK = Annotated[

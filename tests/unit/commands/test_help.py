@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 import pytest
 import typer
+from rich.text import Text
 from typer.testing import CliRunner
 
 from dayahead.__main__ import app
@@ -55,6 +56,14 @@ def test_the_help_of_a_verb_ends_with_its_examples(verb):
     expected = ("Examples:", *EXAMPLES[verb])
     assert tuple(lines[-len(expected) :]) == expected
     assert max(map(len, shown.output.splitlines())) <= WIDTH
+
+
+def test_help_shows_words_in_brackets():
+    """Such as `pip install 'dayahead[hnsw]'`: rich takes them for markup, unless escaped."""
+    helps = [each.help or "" for command in VERBS.values() for each in command.params]
+    helps += [command.help or "" for command in VERBS.values()]
+    hidden = [text for text in helps if Text.from_markup(text).plain.count("[") < text.count("[")]
+    assert hidden == []
 
 
 @pytest.mark.parametrize("verb", EXAMPLES)
