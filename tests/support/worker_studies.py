@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 from unittest.mock import patch
 
@@ -95,6 +96,11 @@ def fit_and_die_once(process: Process, study: Study) -> None:
 
     with patch.object(Run, "evaluate", dying):
         run_protocol(process, study)
+
+
+def sleeping(_: Study) -> None:
+    """Take two minutes."""
+    time.sleep(120)
 
 
 def killed(_: object) -> None:

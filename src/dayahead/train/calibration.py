@@ -105,6 +105,10 @@ def calibrate(study: Study) -> Calibration:
                 "the process that measures the first windows has ended early, perhaps for want of "
                 "memory; free some, or set model.network to none or memory.n_examples lower"
             ) from None
+        except (KeyboardInterrupt, SystemExit):  # the pool would wait
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise
 
 
 def _calibrate(study: Study) -> Calibration:

@@ -2,15 +2,20 @@
 
 import json
 import logging
+import multiprocessing
+import os
 import re
 import shutil
+import signal
+import threading
+import time
 from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from dayahead.__main__ import app
-from dayahead.core.errors import ConfigError, WindowError
+from dayahead.core.errors import ConfigError, WindowError, terminable
 from dayahead.core.phases import PhaseRow
 from dayahead.train import calibration, estimate
 from dayahead.train.calibration import Calibration, Measured, StepTime, calibrate, seconds_by_kind
@@ -21,7 +26,7 @@ from support.memory_models import MEMORY_WITH_GPT2
 from support.project_copy import ROOT
 from support.tiny_settings import merge_sections, tiny_params, tiny_study
 from support.window_folders import day, markov_days, write_window_folder
-from support.worker_studies import killed
+from support.worker_studies import killed, sleeping
 
 N_DAYS, N_SESSIONS = 4, 40
 DAYS = markov_days(N_DAYS, N_SESSIONS, 15)
@@ -178,6 +183,21 @@ def test_a_measuring_process_that_is_killed_stops_no_study(windows, tmp_path, mo
     announce(study)
     [line] = caplog.messages
     assert line.startswith("train: no estimate: the process that measures the first windows has")
+
+
+def stop_once_it_measures():
+    while not multiprocessing.active_children():
+        time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_stopped_measurement_ends_at_once(windows, tmp_path, monkeypatch):
+    monkeypatch.setattr(calibration, "_calibrate", sleeping)
+    start = time.monotonic()
+    threading.Thread(target=stop_once_it_measures).start()
+    with terminable(), pytest.raises(SystemExit):
+        calibrate(tiny_study(windows, tmp_path))
+    assert time.monotonic() - start < 100
 
 
 @pytest.mark.parametrize("sections", [{"model": {"architecture": "popularity"}}, MEMORY_WITH_GPT2])
