@@ -24,6 +24,8 @@ class SimulatedFolder:
     n: int = 0
     unit: str = "days"
     length: int = 1
+    minutes: np.ndarray | None = None
+    """Clicks by part, [windows, parts]; None: the same in all."""
     known: np.ndarray = field(init=False)
 
     def __post_init__(self):
@@ -34,6 +36,7 @@ class SimulatedFolder:
         self.known = np.searchsorted(first[order], np.arange(len(seen)), side="right")
         self.n = self.n or len(seen)
         span = timedelta(**{self.unit: self.length})
+        self._span = span
         self._windows = tuple(
             Window(day(number), number, (START + number * span).isoformat())
             for number in range(len(seen))
@@ -48,6 +51,14 @@ class SimulatedFolder:
         numbers = zip(self.windows, self.sessions, strict=False)
         entries = [SimpleNamespace(window=w.name, sessions=int(n)) for w, n in numbers]
         return SimpleNamespace(unit=self.unit[:-1], length=self.length, windows=entries)
+
+    @property
+    def ends(self):
+        span = self._span // timedelta(microseconds=1)
+        return {each.name: each.start_time + span for each in self.windows}
+
+    def clicks_by_part(self, window, _role, n_parts):
+        return np.ones(n_parts) if self.minutes is None else self.minutes[window.position]
 
     def n_known(self, _column, window):
         return int(self.known[window.position])

@@ -42,6 +42,11 @@ class NightlyConfig:
     max_top_item: Share | None
     """Share of a new window's events on its most frequent item: how far it may be from the largest
     of the windows before it to 1. Half of all events on one item are those of bots."""
+    max_silence: Share | None
+    """Share of their clicks that windows of the same weekday have while a new window has none, in
+    its longest such stretch: how far it may be from the largest of the windows before it, or from
+    what chance gives so few sessions, to 1. Cut files and missing hours leave a silence; a quiet
+    night is none."""
     max_catalogue_growth: NonNegative | None
     """Most items that a new window adds, per item of the catalogue before it."""
     readmit_after: Annotated[int, Field(ge=2, le=1000)] | None

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from math import inf
 from statistics import median
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import jensenshannon
 
 from dayahead.core.columns import ITEM_ID, N_RESERVED
+from dayahead.nightly.silence import N_PARTS, Parts, Silence, by_chance, longest_silence
 from dayahead.windows.folder import Window, WindowFolder
 
 MIN_BEFORE = 3
@@ -32,6 +33,15 @@ class Change:
     def excess(self) -> float:
         """Position between `usual` and 1: 0 or less is usual, 1 is the largest possible change."""
         return (self.value - self.usual) / (1 - self.usual) if self.usual < 1 else 0.0
+
+
+@dataclass(frozen=True)
+class SilenceChange(Change):
+    """The longest silence of a window, and those of the windows before it, or by chance."""
+
+    start: datetime
+    """When its stretch without a click begins."""
+    end: datetime
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,8 @@ class Drift:
     above."""
     top_item: Change
     """Share of its events on the most frequent item."""
+    silence: SilenceChange
+    """Share of their events that others have in its longest stretch without one."""
     growth: float
     """New items, relative to the size of the catalogue before it."""
 
@@ -80,6 +92,7 @@ class Drifts:
         self.left_out = left_out
         self.most = most
         self._counts: dict[str, Counts] = {}
+        self._parts: dict[str, Parts] = {}
 
     def of(self, window: Window, run: Sequence[Window] = ()) -> Drift | None:
         """Compare a window with those before it; None where they are too few.
@@ -102,6 +115,9 @@ class Drifts:
             top = max(top, min(map(self._top_item, run)))
             level = median(map(self._ratio, run))
         n_before, n_now = self._n_items(window)
+        silences = [self._silence(each).share for each in usual]
+        if run:
+            silences.append(min(self._silence(each).share for each in run))
         return Drift(
             sessions=Ratio(
                 self._ratio(window) / level, max(_farther(self._ratio(each)) for each in usual)
@@ -109,6 +125,7 @@ class Drifts:
             new_items=self._new_items(window, usual, self._distance(beside[-1], window)),
             popularity=self._popularity(window, usual, beside),
             top_item=Change(self._top_item(window), top),
+            silence=self._silence_change(window, silences),
             growth=(n_now - n_before) / n_before,
         )
 
@@ -130,8 +147,8 @@ class Drifts:
         before = self._accepted(window)
         groups = [before[-self.most :]]
         for cycle in self._cycles:
-            same = [each for each in before if self._distance(each, window) % cycle == 0]
-            groups[1:] = [same[-N_PEERS:]] if same else []
+            same = self._same(before, window, cycle)
+            groups[1:] = [same] if same else []
             if len(same) >= 2:  # noqa: PLR2004
                 # These windows are no whole cycles, so their weekdays or hours are unbalanced.
                 if self.most % cycle:
@@ -139,6 +156,37 @@ class Drifts:
                 break
         expected = (median(self._sessions[each.name] for each in group) for group in groups)
         return min((self._sessions[window.name] / each for each in expected), key=_farther)
+
+    def _silence_change(self, window: Window, usual: Sequence[float]) -> SilenceChange:
+        found = self._silence(window)
+        span = self.folder.ends[window.name] - window.start_time
+        start, end = (
+            datetime.fromtimestamp((window.start_time + share * span) / 1_000_000, UTC)
+            for share in (found.start, found.end)
+        )
+        by_itself = by_chance(self._sessions[window.name])
+        return SilenceChange(found.share, max(by_itself, *usual), start, end)
+
+    def _silence(self, window: Window) -> Silence:
+        """Return its longest silence by windows of the same weekday (or hour), else by the last.
+
+        Those of the same weekday count once there are two, because Sundays begin later.
+        """
+        before = self._accepted(window)
+        same = next(
+            (each for cycle in self._cycles if len(each := self._same(before, window, cycle)) > 1),
+            before[-self.most :],
+        )
+        return longest_silence(self._parts_of(window), [self._parts_of(each) for each in same])
+
+    def _same(self, before: Sequence[Window], window: Window, cycle: int) -> list[Window]:
+        """Return the last few of some windows that are whole cycles before another."""
+        return [w for w in before if self._distance(w, window) % cycle == 0][-N_PEERS:]
+
+    def _parts_of(self, window: Window) -> Parts:
+        if window.name not in self._parts:
+            self._parts[window.name] = self.folder.clicks_by_part(window, "train", N_PARTS)
+        return self._parts[window.name]
 
     def _new_items(self, window: Window, usual: Sequence[Window], gap: int) -> Change | None:
         """Compare its share of events on new items with that of windows at the same distance."""

@@ -8,7 +8,7 @@ from typing import Any
 from dayahead.config.nightly import NightlyConfig
 from dayahead.metrics.lists import Figures
 from dayahead.metrics.metrics import mean
-from dayahead.nightly.drift import MIN_BEFORE, Change, Drift
+from dayahead.nightly.drift import MIN_BEFORE, Change, Drift, SilenceChange
 from dayahead.statistics.differences import Difference
 
 _SOURCE = (
@@ -88,6 +88,7 @@ def data_checks(drift: Drift | None, window: str, config: NightlyConfig) -> list
             "{0:.1%} of the events are on the most frequent item, {1:.1%} at most before",
             f"do bots click it? {_SOURCE}",
         ),
+        _silence_check(drift.silence, window, config),
         _at_most(
             "max_catalogue_growth", drift.growth, config.max_catalogue_growth,
             f"{window}: the catalogue grew by {drift.growth:.1%}", _SOURCE,
@@ -106,6 +107,16 @@ def _change_check(
         guard, change.excess, limit, f"{window}: {found}: {change.excess:.2f} of the way to 1",
         advice,
     )  # fmt: skip
+
+
+def _silence_check(silence: SilenceChange, window: str, config: NightlyConfig) -> Check:
+    start, end = (f"{time:%Y-%m-%dT%H:%MZ}" for time in (silence.start, silence.end))
+    what = (
+        f"no click from {start} to {end}, where others have {{0:.1%}} of theirs, {{1:.1%}} at most "
+        f"before or by chance"
+    )
+    advice = f"was the file cut, or are hours missing? {_SOURCE}"
+    return _change_check("max_silence", silence, config.max_silence, window, what, advice)
 
 
 def fall_check(

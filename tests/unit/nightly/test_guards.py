@@ -1,13 +1,14 @@
 """Guards, with numbers worked out by hand."""
 
 import json
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
 from dayahead.config.loading import validated
 from dayahead.config.nightly import NightlyConfig
-from dayahead.nightly.drift import Change, Drift, Ratio
+from dayahead.nightly.drift import Change, Drift, Ratio, SilenceChange
 from dayahead.nightly.guards import (
     baseline_check,
     champion_check,
@@ -22,6 +23,7 @@ from dayahead.statistics.differences import difference_test
 from support.tiny_settings import NIGHTLY
 
 AS_USUAL = Change(0.2, 0.2)
+NOON, MIDNIGHT = datetime(2026, 1, 9, 12, tzinfo=UTC), datetime(2026, 1, 10, tzinfo=UTC)
 
 
 def config(**changes):
@@ -31,7 +33,7 @@ def config(**changes):
 def drift(**changes):
     ordinary = {
         "sessions": Ratio(1.0, 1.0), "new_items": AS_USUAL, "popularity": AS_USUAL,
-        "top_item": AS_USUAL, "growth": 0.1,
+        "top_item": AS_USUAL, "growth": 0.1, "silence": SilenceChange(0.2, 0.2, NOON, MIDNIGHT),
     }  # fmt: skip
     return Drift(**(ordinary | changes))
 
@@ -51,6 +53,7 @@ def refused(checks):
         ({"new_items": Change(0.61, 0.2)}, "max_new_items"),
         ({"popularity": Change(0.85, 0.2)}, "max_popularity_drift"),
         ({"growth": 0.51}, "max_catalogue_growth"),
+        ({"silence": SilenceChange(0.25, 0.2, NOON, MIDNIGHT)}, "max_silence"),
     ],
 )
 def test_each_limit_of_the_data_refuses_alone(changes, guard):
@@ -63,7 +66,7 @@ def test_values_at_their_limits_pass():
     """.6 is half of the way from .2 to 1, .8 is all of .8 of it; .25 is twice as far as usual."""
     edge = drift(
         sessions=Ratio(0.25, 2.0), new_items=Change(0.6, 0.2), popularity=Change(0.8, 0.0),
-        top_item=Change(0.4, 0.0), growth=0.5,
+        top_item=Change(0.4, 0.0), growth=0.5, silence=SilenceChange(0.05, 0.0, NOON, MIDNIGHT),
     )  # fmt: skip
     assert refused(data_checks(edge, "2026-01-09", config())) == []
 
