@@ -173,12 +173,16 @@ def _promoted(name: str, *, commit: bool) -> str:
 
 
 def _status(*, as_json: bool) -> str:
+    from dayahead.config.params import load_params
+    from dayahead.nightly.quality import quality_of_published
     from dayahead.nightly.status import status_json, status_lines
 
     served = project_served()
     if not (served.root / "params.yaml").exists():
         raise ConfigError(f"{served.root}: no params.yaml; run this in the project's folder")
     state = served.history.read()
+    config = load_params(served.root / "params.yaml").nightly
+    quality = quality_of_published(state, config.metric, config.windows)
     if as_json:
-        return json.dumps(status_json(state, served.publications))
-    return "\n".join(status_lines(state, served.publications))
+        return json.dumps(status_json(state, served.publications, quality))
+    return "\n".join(status_lines(state, served.publications, quality))

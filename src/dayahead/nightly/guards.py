@@ -15,6 +15,15 @@ _SOURCE = (
     "if the log is wrong, replace its file by a corrected one; if the change is real, raise the "
     "setting; then run again"
 )
+DATA_GUARDS = (
+    "max_session_change",
+    "max_new_items",
+    "max_popularity_drift",
+    "max_top_item",
+    "max_silence",
+    "max_catalogue_growth",
+)
+"""Guards of the data, in the order in which they are checked."""
 _LISTS = (
     "the model shows few items to nearly all sessions; look at the lists in results/report.html, "
     "and at results/shown/ for the items; or change the setting"
@@ -35,18 +44,27 @@ class Check:
     limit: float | None = None
     is_excused: bool = False
     """Whether it passed for another reason although its value exceeds the limit."""
+    checked: bool = True
+    """False where there is nothing to compare with, or no limit: it refuses nothing then."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the check as the history holds it."""
         fields = asdict(self)
         del fields["is_excused"]
+        if self.checked:
+            del fields["checked"]  # as histories have it that know only guards that were
         return {name: value for name, value in fields.items() if value not in (None, "")}
+
+
+def not_checked(guard: str, why: str, value: float | None = None) -> Check:
+    """Return the outcome of a guard that could not be asked, with the reason."""
+    return Check(guard, True, why, value=value, checked=False)
 
 
 def _at_most(guard: str, value: float, limit: float | None, what: str, advice: str) -> Check:
     """Check a value against its maximum, the setting nightly.<guard>."""
     if limit is None:
-        return Check(guard, True, f"{what}; no limit", value=value)
+        return not_checked(guard, f"nightly.{guard} is null; {what}", value)
     if value <= limit:
         return Check(guard, True, f"{what}; at most {limit:g}", value=value, limit=limit)
     why = f"{what}, {value - limit:.3g} above nightly.{guard} ({limit:g})"
@@ -64,7 +82,8 @@ def _at_least(guard: str, value: float, limit: float, what: str, advice: str) ->
 def data_checks(drift: Drift | None, window: str, config: NightlyConfig) -> list[Check]:
     """Check a new window's data against the windows before it."""
     if drift is None:
-        return [Check("data", True, f"{window}: too few windows to compare with")]
+        why = f"{window}: too few windows before it to compare with"
+        return [not_checked(guard, why) for guard in DATA_GUARDS]
     sessions, top = drift.sessions, drift.top_item
     return [
         _at_most(
@@ -101,7 +120,7 @@ def _change_check(
 ) -> Check:
     """Check a change; `what` describes it, with its value and what is usual as {0} and {1}."""
     if change is None:
-        return Check(guard, True, f"{window}: no two windows before are as far apart")
+        return not_checked(guard, f"{window}: no two windows before are as far apart")
     found = what.format(change.value, change.usual)
     return _at_most(
         guard, change.excess, limit, f"{window}: {found}: {change.excess:.2f} of the way to 1",
@@ -129,7 +148,7 @@ def fall_check(
     """
     guard = "max_fall"
     if len(before) < MIN_BEFORE:
-        return Check(guard, True, f"fewer than {MIN_BEFORE} windows before", value=value)
+        return not_checked(guard, f"fewer than {MIN_BEFORE} windows before", value)
     usual = median(before)
     fall = max(0.0, 1 - value / usual) if usual else 0.0
     found = _at_most(
@@ -154,7 +173,7 @@ def slow_check(
     `levels` are these two. `max_fall` misses a slow decline, because its median declines too.
     """
     if levels is None:
-        return Check(guard, True, f"{what}: less than a month of windows before")
+        return not_checked(guard, f"{what}: less than a month of windows before")
     now, best = levels
     fall = max(0.0, 1 - now / best) if best else 0.0
     found = _at_most(
@@ -209,7 +228,7 @@ def champion_check(
     guard = "champion_margin"
     what = f"{config.metric} {difference.difference:+.4f} against the published {name}"
     if difference.ci95 is None:
-        return Check(guard, True, f"{what}: too few targets ({n_targets}) to tell")
+        return not_checked(guard, f"{what}: too few targets ({n_targets}) to tell")
     low, high = difference.ci95
     what += f" (95 % interval over {n_targets:,} targets {low:+.4f} to {high:+.4f})"
     return _at_most(
@@ -262,7 +281,7 @@ def list_checks(figures: Figures, config: NightlyConfig) -> list[Check]:
 def _popularity_check(ratio: float | None, limit: float, k: int) -> Check:
     guard = "max_list_popularity"
     if ratio is None:
-        return Check(guard, True, "no click on a known item to compare the lists' popularity with")
+        return not_checked(guard, "no click on a known item to compare the lists' popularity with")
     what = f"lists of {k} show items {ratio:.2f} times as popular as those clicked"
     return _at_most(guard, ratio, limit, what, _LISTS)
 
@@ -272,6 +291,6 @@ def coverage_check(share: float, config: NightlyConfig) -> Check:
     limit = config.min_coverage
     what = f"{share:.2%} of the newest window's events are on items the model knows"
     if limit is None:
-        return Check("min_coverage", True, f"{what}; no limit", value=share)
+        return not_checked("min_coverage", f"nightly.min_coverage is null; {what}", share)
     advice = "look for sessions of new items that do not train; or lower the setting"
     return _at_least("min_coverage", share, limit, what, advice)

@@ -22,6 +22,7 @@ from dayahead.nightly.pipeline import (
     RefusedDataError,
 )
 from dayahead.nightly.publication import model_name
+from dayahead.nightly.reasons import passed_of
 from dayahead.nightly.refresh import Open, Refresh
 from dayahead.nightly.saved_model import SavedModel
 from dayahead.nightly.served import Outcome, Served
@@ -217,10 +218,10 @@ def _entry(kind: Any, checks: list[Check], **more: Any) -> Entry:  # noqa: ANN40
     failed = [check for check in checks if not check.passed]
     advice = dict.fromkeys(check.advice for check in failed)
     reasons = [*(check.why for check in failed), *advice]
+    json = [check.as_json() for check in checks]
     if not failed:
         excused = [check.why for check in checks if check.is_excused]
-        reasons = [f"all {len(checks)} guards passed", *excused]
-    json = [check.as_json() for check in checks]
+        reasons = [passed_of(json), *excused]
     return Entry(kind=kind, why="; ".join(reasons), checks=json, **more)
 
 

@@ -67,10 +67,17 @@ def _shown(state: State, config: NightlyConfig, clock: Clock, position: int) -> 
     entry = state.entries[position]
     return {
         "entry": entry,
+        "checks": sorted(entry.checks, key=lambda check: (check["passed"], _is_checked(check))),
+        "n_unchecked": sum(not _is_checked(check) for check in entry.checks),
         "at": clock.times.get(position),
         "reasons": reasons_of(entry),
         "quality": quality_of(state, entry, config.metric, config.windows),
     }
+
+
+def _is_checked(check: Mapping[str, Any]) -> bool:
+    """Return whether a guard was checked; those of older histories all were."""
+    return bool(check.get("checked", True))
 
 
 def _chart(state: State, metric: str) -> Markup | None:

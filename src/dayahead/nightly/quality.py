@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from dayahead.aggregate.conclusions import title_of
 from dayahead.nightly.history import Entry, State
@@ -51,6 +52,18 @@ class Quality:
         change = f": {self.change}" if self.change else ", the first window"
         return f"{self.metric} {self.value:.4f} in {self.window}{change}{beside}"
 
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """Return the same for programs: `before` is the window before, `usual` the median."""
+        window, value = self.before or (None, None)
+        return {
+            "metric": self.metric,
+            "window": self.window,
+            "value": self.value,
+            "before": {"window": window, "value": value} if self.before else None,
+            "usual": {"windows": self.n_usual, "median": self.usual} if self.n_usual else None,
+        }
+
 
 def _change(value: float, other: float, more: str, less: str) -> str:
     by = f"{abs(value - other):.4f}"
@@ -79,3 +92,9 @@ def quality_of(state: State, entry: Entry, metric: str, n_windows: int) -> Quali
         n_usual=len(before),
         baseline=None if best is None else (best, others[best]),
     )
+
+
+def quality_of_published(state: State, metric: str, n_windows: int) -> Quality | None:
+    """Compare the metric of the newest night that published with those before it, as above."""
+    published = next((e for e in reversed(state.decisions) if e.kind == "published"), None)
+    return quality_of(state, published, metric, n_windows) if published else None

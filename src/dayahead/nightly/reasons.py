@@ -1,8 +1,9 @@
 """The reasons of a decision as a person reads them: one finding per guard, then what to do."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
+from typing import Any
 
 from dayahead.nightly.history import Entry
 
@@ -20,6 +21,8 @@ class Reasons:
     found: Sequence[tuple[str, str]] = ()
     """Guard and what it found, of each that refused; without a name where there are no guards."""
     advice: Sequence[str] = ()
+    not_checked: Sequence[tuple[str, str]] = ()
+    """Guards that could not be asked, and the reason that they share."""
 
     @property
     def lines(self) -> Iterator[str]:
@@ -29,20 +32,45 @@ class Reasons:
         for each in self.advice:
             yield from _wrapped(f"what to do: {each}")
 
+    @property
+    def unchecked_lines(self) -> Iterator[str]:
+        """Yield the guards that were not checked as lines of the terminal."""
+        for guards, why in self.not_checked:
+            yield from _wrapped(f"not checked: {guards}: {why}")
+
 
 def reasons_of(entry: Entry) -> Reasons:
     """Return the reasons of an entry of the history."""
     failed = [check for check in entry.checks if not check["passed"]]
+    not_checked = _not_checked(entry.checks)
     if failed:
         found = [(check["guard"], check["why"]) for check in failed]
         given = dict.fromkeys(check["advice"] for check in failed if check.get("advice"))
         # Some advice is that of other guards with a question before it.
         advice = [one for one in given if not any(o != one and o.endswith(one) for o in given)]
-        n, n_all = len(failed), len(entry.checks)
-        return Reasons(f"{n} of {n_all} guards {entry.kind} it", found, advice)
+        n, n_checked = len(failed), sum(check.get("checked", True) for check in entry.checks)
+        headline = f"{n} of {n_checked} guards {entry.kind} it"
+        return Reasons(headline, found, advice, not_checked)
     is_long = entry.kind == "refused" and len(entry.why) > _LONG
     first, *others = entry.why.split("; ") if is_long else [entry.why]
-    return Reasons(first, [("", each) for each in others])
+    return Reasons(first, [("", each) for each in others], not_checked=not_checked)
+
+
+def passed_of(checks: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many guards passed, of a decision that no guard refused, and were not checked."""
+    n = sum(check.get("checked", True) for check in checks)
+    if n == len(checks):
+        return f"all {n} guards passed"
+    return f"{n} guards passed, {len(checks) - n} not checked"
+
+
+def _not_checked(checks: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return the names of guards that were not checked, those of one reason together."""
+    names: dict[str, list[str]] = {}
+    for check in checks:
+        if not check.get("checked", True):
+            names.setdefault(check["why"], []).append(check["guard"])
+    return [(", ".join(each), why) for why, each in names.items()]
 
 
 def _wrapped(text: str) -> list[str]:

@@ -22,6 +22,7 @@ from dayahead.nightly.guards import (
     coverage_check,
     is_certainly_better,
     list_checks,
+    not_checked,
     refresh_check,
 )
 from dayahead.nightly.metric_series import MetricSeries
@@ -150,8 +151,8 @@ class Refresh:
             model = self.open(published, self.windows, self.params)
             theirs = model.ranks(self.newest)
         except DayaheadError as error:
-            why = f"not compared: the published {name} cannot be evaluated any more ({error})"
-            return Check("champion_margin", True, why), False
+            why = f"the published {name} cannot be evaluated any more ({error})"
+            return not_checked("champion_margin", why), False
         own = read_ranks(self.root / "results", self.newest.name)
         old, new = (target_metric(config.metric, each.ranks) for each in (theirs, own))
         # One run each, with targets in place of windows: there is one window only.

@@ -13,7 +13,7 @@ from dayahead.core.columns import ITEM_ID, N_RESERVED, SESSION_ID, VALUE
 from dayahead.core.errors import DayaheadError
 from dayahead.distributed.launch import run_alone
 from dayahead.model.checkpoint import StoredModel, load_model
-from dayahead.nightly.guards import Check
+from dayahead.nightly.guards import Check, not_checked
 from dayahead.outputs.tables import WindowRanks
 from dayahead.serve.recommender import Recommender
 from dayahead.train.saved_model import saved_ranks
@@ -68,8 +68,8 @@ class SavedModel:
         try:
             recommender = Recommender(self.stored)
             if recommender.features:
-                why = "not asked: the model reads features, which raw ids do not have"
-                return Check(guard, True, why)
+                why = "the model reads features, which raw ids do not have"
+                return not_checked(guard, why)
             sessions = self._raw_sessions(window, n_sessions)
             faults = [fault for ids in sessions if (fault := _fault(recommender, ids))]
         except DayaheadError as error:

@@ -5,11 +5,17 @@ from typing import Any
 
 from dayahead.nightly.history import Entry, State
 from dayahead.nightly.publication import Publications
+from dayahead.nightly.quality import Quality
 from dayahead.nightly.reasons import reasons_of
 
 
-def status_lines(state: State, publications: Publications) -> Iterator[str]:
-    """Yield the lines; the served model is the one linked in published/, not in the history."""
+def status_lines(
+    state: State, publications: Publications, quality: Quality | None
+) -> Iterator[str]:
+    """Yield the lines; the served model is the one linked in published/, not in the history.
+
+    `quality` is that of the newest night that published.
+    """
     current, previous = state.published
     served = publications.linked("current")
     yield f"serving   {_served(served, state, publications)}"
@@ -19,10 +25,13 @@ def status_lines(state: State, publications: Publications) -> Iterator[str]:
         yield f"withdrawn {model}: {reason}"
     is_gone = previous and not publications.path(previous).is_dir()
     yield f"previous  {previous or 'nothing'}{', whose folder is gone' if is_gone else ''}"
+    if quality is not None:
+        yield f"quality   {quality}"
     last = state.decisions[-1] if state.decisions else None
     yield f"decision  {_decision(last, state) if last else 'none yet'}"
     if last is not None and last.model not in state.withdrawn:
         yield from reasons_of(last).lines
+        yield from reasons_of(last).unchecked_lines
     for entry in state.entries:
         if entry.kind == "enrolled":
             end = state.of_trial("succession", entry.details["trial"])
@@ -30,7 +39,9 @@ def status_lines(state: State, publications: Publications) -> Iterator[str]:
             yield f"trial     {entry.details['challenger']}: {outcome}, from {entry.window}"
 
 
-def status_json(state: State, publications: Publications) -> dict[str, Any]:
+def status_json(
+    state: State, publications: Publications, quality: Quality | None
+) -> dict[str, Any]:
     """Return the same for programs; null for what there is not, and models by their names."""
     current, previous = state.published
     since = publications.since("current")
@@ -43,6 +54,7 @@ def status_json(state: State, publications: Publications) -> dict[str, Any]:
         "published": current or None,
         "previous": previous or None,
         "withdrawn": state.withdrawn,
+        "quality": quality.as_json if quality else None,
         "decision": {"window": last.window, "outcome": last.kind, "why": last.why}
         if last
         else None,

@@ -118,7 +118,7 @@ def test_rollback_says_what_is_served(project):
 
 def test_programs_read_the_status_as_json(project):
     empty = json.loads(call("nightly", "--status", "--json").stdout)
-    nothing = dict.fromkeys(("serving", "since", "published", "previous", "decision"))
+    nothing = dict.fromkeys(("serving", "since", "published", "previous", "decision", "quality"))
     assert empty == nothing | {"withdrawn": {}, "trials": []}
     write_params(project, CHALLENGER)
     nights_until(project, 4)
@@ -132,6 +132,7 @@ def test_programs_read_the_status_as_json(project):
     )
     assert datetime.fromisoformat(found["since"]).tzinfo
     assert found["withdrawn"] == {current: "clicks fell"}
+    assert (found["quality"]["window"], found["quality"]["usual"]["windows"]) == ("2026-01-04", 2)
     assert (found["decision"]["window"], found["decision"]["outcome"]) == (
         "2026-01-04",
         "published",
@@ -147,7 +148,13 @@ def test_status_names_what_is_served_since_when_and_what_was_withdrawn(project):
         rf"{current} since \d{{4}}-\d\d-\d\d \d\d:\d\d UTC, published for window 2026-01-04",
         lines["serving"],
     )
-    assert re.fullmatch(r"2026-01-04 published: all \d+ guards passed", lines["decision"])
+    assert re.fullmatch(
+        r"2026-01-04 published: \d+ guards passed, \d not checked", lines["decision"]
+    )
+    assert re.fullmatch(
+        r"NDCG@20 0\.\d{4} in 2026-01-04: \S+% (up|down) from 2026-01-03 and \S+% (above|below) "
+        r"the median of the 2 windows before; best counting baseline: .*", lines["quality"],
+    )  # fmt: skip
     call("rollback", "--reason", "clicks fell")
     lines = status()
     assert lines["serving"].startswith(f"{previous} since 20")

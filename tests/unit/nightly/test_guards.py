@@ -38,6 +38,10 @@ def drift(**changes):
     return Drift(**(ordinary | changes))
 
 
+def guards_of(checks):
+    return [check.guard for check in checks]
+
+
 def refused(checks):
     return [check.guard for check in checks if not check.passed]
 
@@ -95,10 +99,23 @@ def test_all_items_may_always_have_been_new():
 
 
 def test_without_enough_windows_nothing_is_compared():
-    [check] = data_checks(None, "2026-01-02", config())
-    assert check.passed
-    assert "too few windows" in check.why
-    assert fall_check(0.0, [0.5, 0.5], config()).passed
+    found = data_checks(None, "2026-01-02", config())
+    assert [each.guard for each in found] == guards_of(data_checks(drift(), "w", config()))
+    for check in (*found, fall_check(0.0, [0.5, 0.5], config())):
+        assert (check.passed, check.checked, check.as_json()["checked"]) == (True, False, False)
+    assert {each.why for each in found} == {"2026-01-02: too few windows before it to compare with"}
+
+
+def test_a_guard_that_is_off_or_has_nothing_to_compare_with_is_not_checked():
+    off = config(max_top_item=None, min_coverage=None)
+    [check] = [each for each in data_checks(drift(), "w", off) if not each.checked]
+    assert check.why.startswith("nightly.max_top_item is null; w: 20.0% of the events")
+    assert not coverage_check(0.5, off).checked
+    assert not slow_check("max_decline", None, "ndcg", config()).checked
+    assert not compared([0.1]).checked
+    lists = list_checks({"popularity_ratio_at_5": None}, config(max_list_popularity=3.0))
+    assert [each.checked for each in lists] == [False]
+    assert "checked" not in coverage_check(1.0, config()).as_json()
 
 
 @pytest.mark.parametrize(("value", "passed"), [(0.10, True), (0.0999, False), (0.9, True)])

@@ -31,7 +31,7 @@ def test_it_is_read_and_shown(night):
     state = night.history.read()
     assert [each.kind for each in state.decisions] == ["published", "published", "refused"]
     assert state.published == (MODELS["current"], MODELS["previous"])
-    lines = [*status_lines(state, night.publications)]
+    lines = [*status_lines(state, night.publications, None)]
     assert lines[0].startswith(f"serving   {MODELS['current']} since ")
     assert "published for window 2026-01-04" in lines[0]
 

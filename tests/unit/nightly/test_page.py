@@ -67,6 +67,15 @@ def test_a_guard_that_refuses_says_why_and_what_to_do_before_the_folded_table(tm
     assert table.index("max_fall") < table.index("withdrawn")
 
 
+def test_guards_that_were_not_checked_say_so_in_the_table_and_are_counted_apart(tmp_path):
+    off = {"guard": "max_decline", "passed": True, "checked": False, "why": "too few windows"}
+    page = rendered(tmp_path, night(1), night(2, "held", checks=[*CHECKS[1:], off, CHECKS[0]]))
+    text = visible(page)
+    assert "All 3 guards, 1 not checked" in text
+    assert "max_fall refused fell &lt;far&gt; max_decline not checked too few windows" in text
+    assert "withdrawn passed not rolled back before" in text
+
+
 def test_each_night_says_whether_quality_rose_or_fell(tmp_path):
     text = visible(rendered(tmp_path, night(1), night(4), night(5)))
     assert "@5 0.0400: 300.0% up from 2026-01-01 model-4" in text

@@ -3,7 +3,7 @@
 import pytest
 
 from dayahead.nightly.history import Entry, State
-from dayahead.nightly.quality import quality_of
+from dayahead.nightly.quality import quality_of, quality_of_published
 
 
 def night(day, champion, kind="published", **baselines):
@@ -24,6 +24,19 @@ def test_it_is_compared_with_the_window_before_and_the_median_of_several():
         "NDCG@20 0.2400 in 2026-01-05: 20.0% down from 2026-01-04 and 20.0% below the median of "
         "the 3 windows before; best counting baseline: own, 0.2000"
     )
+
+
+def test_that_of_the_newest_published_night_is_compared_with_all_before_it():
+    nights = [night(1, 0.4), night(2, 0.2, "held"), night(3, 0.3), night(4, 0.1, "held")]
+    found = quality_of_published(State(nights), "ndcg_at_20", 3)
+    assert found.as_json == {
+        "metric": "NDCG@20", "window": "2026-01-03", "value": 0.3,
+        "before": {"window": "2026-01-02", "value": 0.2},
+        "usual": {"windows": 2, "median": pytest.approx(0.3)},
+    }  # fmt: skip
+    first = quality_of_published(State(nights[:1]), "ndcg_at_20", 3)
+    assert (first.as_json["before"], first.as_json["usual"]) == (None, None)
+    assert quality_of_published(State(nights[1:2]), "ndcg_at_20", 3) is None
 
 
 def test_the_first_window_has_nothing_before_it():

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.nightly.history import Entry
-from dayahead.nightly.reasons import WIDTH, reasons_of
+from dayahead.nightly.reasons import WIDTH, passed_of, reasons_of
 
 CHECKS = [
     {"guard": "max_fall", "passed": False, "why": "fell by 60 %", "advice": "look at the log"},
@@ -18,6 +18,23 @@ def test_each_guard_that_refused_has_a_line_and_equal_advice_one():
     assert reasons.headline == "2 of 3 guards held it"
     assert [*reasons.lines] == [
         "  max_fall: fell by 60 %", "  max_top_item: one item", "  what to do: look at the log",
+    ]  # fmt: skip
+
+
+NOT_CHECKED = [
+    {"guard": name, "passed": True, "checked": False, "why": why}
+    for name, why in (("a", "too few"), ("b", "too few"), ("c", "is null"))
+]
+
+
+def test_guards_that_were_not_checked_are_counted_apart_and_named_with_the_reason():
+    assert passed_of([*CHECKS[2:], *NOT_CHECKED]) == "1 guards passed, 3 not checked"
+    assert passed_of(CHECKS[2:] * 2) == "all 2 guards passed"
+    held = reasons_of(Entry(kind="held", why="", checks=[*CHECKS, *NOT_CHECKED]))
+    assert held.headline == "2 of 3 guards held it"
+    published = reasons_of(Entry(kind="published", why="w", checks=NOT_CHECKED))
+    assert [*published.unchecked_lines] == [*held.unchecked_lines] == [
+        "  not checked: a, b: too few", "  not checked: c: is null",
     ]  # fmt: skip
 
 
