@@ -100,7 +100,8 @@ class Pipeline:
         script = self.root / "tools" / "alone"
         alone = [str(script)] if script.exists() and shutil.which("flock") else []
         self._forget_failures()
-        status = _run([*alone, sys.executable, "-m", "dvc", "repro", *words], self.root, {})
+        repro = [sys.executable, "-P", str(Path(__file__).with_name("repro.py"))]
+        status = _run([*alone, *repro, *words], self.root, {})
         if status:
             self._raise(status)
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -62,6 +63,37 @@ def test_failures_are_classified(project, monkeypatch, stage, error, expected):
     failing(monkeypatch, stage, error)
     with pytest.raises(expected, match=str(error)):
         Pipeline(project).train()
+
+
+STAGES = """
+stages:
+  download: {cmd: echo fetched > raw, outs: [raw]}
+  preprocess: {cmd: cat raw > windows, deps: [raw], outs: [windows]}
+  train: {cmd: exit 3, deps: [windows]}
+"""
+
+
+@pytest.mark.slow
+def test_a_night_shows_stages_and_errors_and_no_hint_of_dvc(project, capfd):
+    """`dvc repro` itself gives the hints: else the test could not fail."""
+    (project / "dvc.yaml").write_text(STAGES)
+    for words in ("git init -q", f"{sys.executable} -m dvc init -q"):
+        subprocess.run(words.split(), cwd=project, check=True)
+    Pipeline(project).update_data()
+    with pytest.raises(StageError, match="dvc repro ended with status 255"):
+        Pipeline(project).train()
+    _, shown = capfd.readouterr()
+    assert "Running stage 'download'" in shown
+    assert "failed to reproduce 'train'" in shown
+    assert (project / "windows").read_text() == "fetched\n"
+    (project / "dvc.lock").unlink()  # the hints follow a change of it
+    by_hand = subprocess.run(
+        [sys.executable, "-m", "dvc", "repro", "--force", "preprocess"],
+        cwd=project, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    for hint in ("To track the changes", "auto staging", "dvc push"):
+        assert hint in by_hand.stdout
+        assert hint not in shown
 
 
 def test_another_run_at_work_is_a_reason_to_wait(project, monkeypatch):
