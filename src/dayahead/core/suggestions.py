@@ -40,3 +40,17 @@ def found_instead(name: str, given: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(name, list(given), n=1)
     return f"; there is {close[0]} instead" if close else ""
+
+
+def other_spelling(name: str, known: Iterable[str], at_least: float = 1.0) -> str:
+    """Return the known name that this one is but for case and signs; empty for none.
+
+    `at_least`, a similarity from 0 to 1, allows for other letters, too.
+    """
+    plain = {_plain(each): each for each in known}
+    close = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=at_least)
+    return plain[close[0]] if close else ""
+
+
+def _plain(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).lower()

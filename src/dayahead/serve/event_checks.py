@@ -1,19 +1,22 @@
 """Reported events, checked one by one: what a model cannot count is refused by name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.errors import DataError
-from dayahead.core.suggestions import found_instead
+from dayahead.core.suggestions import found_instead, other_spelling
 from dayahead.live.event import Event
 from dayahead.serve.answers import table_of
-from dayahead.serve.messages import LiveEvent, Refused, further_fields
+from dayahead.serve.messages import NAME_LENGTH, LiveEvent, Refused, further_fields
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.trial import A
 
 MICROSECOND = timedelta(microseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NEARLY = 0.9
+"""Similarity from which a name is taken for user_id: a letter more or less."""
 
 
 def check_events(
@@ -27,11 +30,14 @@ def check_events(
         earliest: microseconds since 1970; an earlier event cannot be taken.
         latest: a later one neither.
     """
+    known = {name for each in readers.values() for name in each.column_types}
     good: list[Event] = []
     refused: list[Refused] = []
     for event, item in zip(events, _items_for_all(readers, events), strict=True):
         time = (event.event_time - EPOCH) // MICROSECOND
-        if isinstance(item, DataError):
+        if misspelt := _misspelt(event, known):
+            refused.append(Refused(event.event_id, misspelt))
+        elif isinstance(item, DataError):
             refused.append(Refused(event.event_id, str(item)))
         elif not earliest <= time <= latest:
             refused.append(Refused(event.event_id, _untimely(time, earliest, latest)))
@@ -77,6 +83,27 @@ def _check_fields(recommender: Recommender, events: Sequence[LiveEvent]) -> None
         if missing := sorted(needed - given.keys()):
             instead = found_instead(missing[0], further_fields(given, needed))
             raise DataError(f"{', '.join(missing)} is missing; this model reads it{instead}")
+
+
+def _misspelt(event: LiveEvent, known: Collection[str]) -> str:
+    """Name a further field that is meant to be one that every event has; empty without any.
+
+    It would be stored as it is, and `dayahead forget` would not find the user in it.
+
+    Args:
+        event: the event.
+        known: fields that the models read.
+    """
+    for name in event.model_extra or ():
+        if name not in known and (meant := _meant(name[:NAME_LENGTH])):
+            return f"{name[:NAME_LENGTH]}: unknown field; did you mean {meant}?"
+    return ""
+
+
+@lru_cache(maxsize=1000)
+def _meant(name: str) -> str:
+    """Return the field that userid, User-Id or usr_id are meant to be; empty for another one."""
+    return other_spelling(name, ["user_id"], NEARLY) or other_spelling(name, LiveEvent.model_fields)
 
 
 def _untimely(time: int, earliest: int, latest: int) -> str:

@@ -164,6 +164,26 @@ def test_events_that_cannot_count_are_refused_by_name(live):
     assert live.send(old, odd)[0] == 422
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("userid", "user_id"), ("User-ID", "user_id"), ("usr_id", "user_id"),
+        ("eventTime", "event_time"), ("ITEM_ID", "item_id"),
+    ],
+)  # fmt: skip
+def test_a_further_field_that_is_meant_to_be_another_is_refused(live, name, meant):
+    """As an unknown field it would be stored, and `dayahead forget` would miss it."""
+    wrong = event("wrong", 1, "00:01") | {name: "ann"}
+    more = {"user_kind": "b", "user": "u", "item_ids": 1, "id": 2}
+    status, taken = live.send(wrong, event("good", 1, "00:01") | more)
+    assert (status, taken["accepted"]) == (202, 1)
+    [refused] = taken["refused"]
+    assert refused == {
+        "event_id": "wrong", "error": f"{name}: unknown field; did you mean {meant}?",
+    }  # fmt: skip
+    assert [each.id for each in live.log.read()] == ["good"]
+
+
 def test_events_of_the_future_are_refused(models, tmp_path):
     with live_client(models, tmp_path / "events.sqlite", WallClock()) as live:
         status, taken = live.send(event("a", 1, "") | {"event_time": "2199-01-01"})
