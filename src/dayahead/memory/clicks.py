@@ -219,9 +219,9 @@ class WindowSessions(Protocol):
         """
 
 
-def cut_clicks(lengths: Ints) -> Iterator[slice]:
+def cut_clicks(lengths: Ints) -> list[slice]:
     """Cut rows of these lengths into parts of at most CLICKS clicks, or one row; at least one."""
-    return cut(lengths, CLICKS)
+    return [*cut(lengths, CLICKS)]
 
 
 def _given(parts: Iterable[T | None]) -> list[T]:

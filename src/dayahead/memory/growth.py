@@ -44,7 +44,7 @@ class Growth:
 
     def parts(self) -> Iterator["Growth"]:
         """Yield consecutive rows of at most CLICKS clicks, or one row; at least one part."""
-        parts = [*cut_clicks(self.sessions.lengths)]
+        parts = cut_clicks(self.sessions.lengths)
         if len(parts) == 1:
             yield self
             return

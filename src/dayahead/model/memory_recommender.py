@@ -49,6 +49,8 @@ from dayahead.model.tasks import is_before
 from dayahead.windows.items import ItemTable
 from dayahead.windows.metadata import Statistics
 
+MOST_OUTLINES = 4096
+"""Outlines of batches before they are joined: many small arrays would leave gaps in the heap."""
 ROW_KEYS: Limits = (0, 2.0**62)
 """Row keys of tables: they are searched for, not used as indices."""
 _MEMORIES, _HEAD, _MOMENTS = "memory.memories.", "memory.head.", "memory.moments."
@@ -183,6 +185,8 @@ class MemoryRecommender(CountingModel):
         self.count_ends(columns, lengths)
         if self._is_on_disk:
             self._outlines.append(new.outline())
+            if len(self._outlines) == MOST_OUTLINES:
+                self._outlines = [Outline.cat(self._outlines)]
         else:
             self._new.append(new)
 
