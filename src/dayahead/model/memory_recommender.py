@@ -23,24 +23,17 @@ from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.core.ragged import offsets_of
 from dayahead.memory.clicks import Clicks, WindowSessions
+from dayahead.memory.collected import Collected
 from dayahead.memory.items import NEVER
 from dayahead.memory.model import TRAINING_STATE, MemoryModel, NetworkUpdate
-from dayahead.memory.on_disk import SessionsOnDisk
-from dayahead.memory.outline import Outline, Positions
+from dayahead.memory.outline import Positions
 from dayahead.memory.running import COUNTERS, Events
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.table import DecayedTable
 from dayahead.memory.training import MOMENTS
 from dayahead.memory.window import NetworkScores
 from dayahead.model.inputs import vocabulary_columns
-from dayahead.model.model import (
-    CountingModel,
-    Floats,
-    Ints,
-    Padded,
-    PairScorer,
-    associations,
-)
+from dayahead.model.model import CountingModel, Floats, Ints, Padded, PairScorer, associations
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.own_items import Reminders, SessionScorer, with_own_items
@@ -49,8 +42,6 @@ from dayahead.model.tasks import is_before
 from dayahead.windows.items import ItemTable
 from dayahead.windows.metadata import Statistics
 
-MOST_OUTLINES = 4096
-"""Outlines of batches before they are joined: many small arrays would leave gaps in the heap."""
 ROW_KEYS: Limits = (0, 2.0**62)
 """Row keys of tables: they are searched for, not used as indices."""
 _MEMORIES, _HEAD, _MOMENTS = "memory.memories.", "memory.head.", "memory.moments."
@@ -84,8 +75,7 @@ class MemoryRecommender(CountingModel):
         self.reminders = Reminders("auto", 0.0, 1.0, repeats)
         self.memory = MemoryModel(settings)
         self._end = 0
-        self._new: list[Clicks] = []
-        self._outlines: list[Outline] = []
+        self._collected = Collected(len(self.categories))
 
     @classmethod
     def build(
@@ -176,31 +166,21 @@ class MemoryRecommender(CountingModel):
         """Reset the popularity. The window ends at `end`, microseconds since 1970."""
         super().start_window(end)
         self._end = end
-        self._new, self._outlines = [], []
+        # A window with ticks is counted in memory.
+        read = None if self.read is None or self.tick else self._read_clicks
+        self._collected = Collected(len(self.categories), read)
 
     def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
         """Collect train sessions: right-padded columns [B, L]."""
         new = self._clicks(columns, lengths)
         self.popularity += np.bincount(new.items - N_RESERVED, new.worth, minlength=self.n_items)
         self.count_ends(columns, lengths)
-        if self._is_on_disk:
-            self._outlines.append(new.outline())
-            if len(self._outlines) == MOST_OUTLINES:
-                self._outlines = [Outline.cat(self._outlines)]
-        else:
-            self._new.append(new)
-
-    @property
-    def _is_on_disk(self) -> bool:
-        """Whether sessions are read again, not held: a window with ticks is counted in memory."""
-        return self.read is not None and not self.tick
+        self._collected.add(new)
 
     @property
     def sessions(self) -> WindowSessions:
         """The window's sessions counted so far, in the order of counting."""
-        if self._is_on_disk:
-            return SessionsOnDisk(Outline.cat(self._outlines), self._read_clicks)
-        return self._joined(self._new)
+        return self._collected.sessions
 
     def _read_clicks(self, rows: Ints, *, is_held: bool) -> Clicks:
         assert self.read is not None
@@ -221,8 +201,7 @@ class MemoryRecommender(CountingModel):
         Returns:
             The head's mean loss, None where there was nothing to learn from.
         """
-        sessions = self.sessions
-        self._new, self._outlines = [], []
+        sessions, self._collected = self.sessions, Collected(len(self.categories))
         loss = self.memory.fit(sessions, self._end, network, update)
         self.read = None
         return loss

@@ -12,7 +12,7 @@ from dvc.commands import repro
 from dvc.repo import scm_context
 
 
-class Repro(repro.CmdRepro):
+class Repro(repro.CmdRepro):  # type: ignore[misc]
     """The command, with the stages' output and errors alone."""
 
     def run(self) -> int:

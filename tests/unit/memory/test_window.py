@@ -9,8 +9,8 @@ from hypothesis import given
 
 from dayahead.core.ragged import cut
 from dayahead.memory import clicks as module
+from dayahead.memory.collected import SessionsOnDisk
 from dayahead.memory.memories import Memories
-from dayahead.memory.on_disk import SessionsOnDisk
 from dayahead.memory.outline import Outline
 from support.clicks import HOUR, clicks, positions_of, random_clicks, seeds, with_pasts
 from support.memory_models import SETTINGS, SIZES, equal_states, fitted, window
