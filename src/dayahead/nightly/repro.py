@@ -12,7 +12,7 @@ from dvc.commands import repro
 from dvc.repo import scm_context
 
 
-class Repro(repro.CmdRepro):  # type: ignore[misc]
+class Repro(repro.CmdRepro):  # type: ignore[misc]  # DVC has no types
     """The command, with the stages' output and errors alone."""
 
     def run(self) -> int:
