@@ -17,7 +17,7 @@ from textwrap import TextWrapper
 import jupytext
 import nbformat
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellControlSignal, DeadKernelError
 from traitlets.config import Config
 
 ROOT = Path(__file__).parents[1]
@@ -36,7 +36,8 @@ def execute(source: Path, into: Path) -> nbformat.NotebookNode:
     """Execute a notebook in the folder of its source; write what ran, also if a cell fails.
 
     Raises:
-        CellExecutionError: a cell failed.
+        CellControlSignal: a cell failed, or took too long.
+        DeadKernelError: a cell ended its process.
     """
     notebook = jupytext.read(source)
     where = {"metadata": {"path": str(source.parent)}}
@@ -119,7 +120,7 @@ def main() -> int:
         try:
             write_page(execute(TUTORIALS / f"{name}.md", OUTPUT), name, OUTPUT)
             result = "executed"
-        except CellExecutionError as error:
+        except (CellControlSignal, DeadKernelError) as error:
             result, status = f"error: {error}", 1
         sys.stdout.write(f"{name}: {result} in {time.monotonic() - start:.0f} s\n")
         sys.stdout.flush()

@@ -136,11 +136,15 @@ def test_outputs_follow_the_code_that_gave_them(tmp_path):
     "code",
     [
         "```bash\nfalse\necho on\n```",
-        pytest.param("```python\n1 / 0\n```", marks=pytest.mark.slow),
+        *(
+            pytest.param(f"```python\n{code}\n```", marks=pytest.mark.slow)
+            for code in ("1 / 0", "import time; time.sleep(60)", "import os; os._exit(1)")
+        ),
     ],
 )
 def test_a_cell_that_fails_ends_the_tutorial(tmp_path, monkeypatch, capsys, code):
     tool = load_tool("tutorials")
+    monkeypatch.setattr(tool, "SECONDS_PER_CELL", 20)
     monkeypatch.setenv("SHELLOPTS", "errexit")
     head = TUTORIALS[0].read_text(encoding="utf-8").partition("# ")[0]
     (tmp_path / "broken.md").write_text(f"{head}{code}\n\n```python\n1\n```\n", encoding="utf-8")
