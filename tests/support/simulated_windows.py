@@ -57,6 +57,9 @@ class SimulatedFolder:
         span = self._span // timedelta(microseconds=1)
         return {each.name: each.start_time + span for each in self.windows}
 
+    def n_sessions(self, window, _role):
+        return int(self.sessions[window.position])
+
     def clicks_by_part(self, window, _role, n_parts):
         return np.ones(n_parts) if self.minutes is None else self.minutes[window.position]
 

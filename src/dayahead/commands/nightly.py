@@ -114,6 +114,7 @@ def _outcome_lines(night: "Night", outcome: "Outcome") -> Iterator[str]:
         reasons = reasons_of(entry)
         yield f"{outcome.outcome}: {why.removesuffix(entry.why)}{reasons.headline}"
         yield from reasons.lines
+        yield from reasons.unchecked_lines
     if entry is not None:
         config = load_params(night.root / "params.yaml").nightly
         quality = quality_of(night.history.read(), entry, config.metric, config.windows)
@@ -181,8 +182,11 @@ def _status(*, as_json: bool) -> str:
     if not (served.root / "params.yaml").exists():
         raise ConfigError(f"{served.root}: no params.yaml; run this in the project's folder")
     state = served.history.read()
-    config = load_params(served.root / "params.yaml").nightly
-    quality = quality_of_published(state, config.metric, config.windows)
+    try:
+        config = load_params(served.root / "params.yaml").nightly
+        quality = quality_of_published(state, config.metric, config.windows)
+    except ConfigError:  # what is served does not depend on the settings
+        quality = None
     if as_json:
         return json.dumps(status_json(state, served.publications, quality))
     return "\n".join(status_lines(state, served.publications, quality))

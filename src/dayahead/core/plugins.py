@@ -2,15 +2,14 @@
 
 An installed package declares them as entry points in its pyproject.toml, in the groups of `GROUPS`;
 params.yaml and saved models then use the names. Baselines, backbones and losses may also be named
-`module:name`, of a module in the project's folder. Only such code is imported: a model folder from
-elsewhere cannot name any other.
+`module:name`, of a Python file in the current folder. Only such code is imported: a model folder
+from elsewhere cannot name any other, nor what it brings itself.
 """
 
 import re
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -93,7 +92,7 @@ def plugin_sources(chosen: Iterable[tuple[Kind, str]]) -> dict[str, str]:
 
 
 def _names_module(name: str) -> bool:
-    return re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", name) is not None
+    return re.fullmatch(r"[^\W\d]\w*:[^\W\d]\w*", name) is not None
 
 
 def _entry_point(name: str) -> EntryPoint:
@@ -109,21 +108,22 @@ def _kind_of(name: str) -> Kind:
 
 
 def _of_project(name: str) -> Any:  # noqa: ANN401
-    """Import a class or function of a module in the project's folder.
+    """Import a class or function of a Python file in the current folder.
+
+    Folders of modules, and all in a model folder, are refused: they may come from elsewhere.
 
     Raises:
-        ConfigError: there is no such module or name, or it cannot be imported.
+        ConfigError: there is no such file or name, or it cannot be imported.
     """
     module, _, attribute = name.partition(":")
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.append(folder)  # not first, so that no file there takes the place of a package
-    spec = find_spec(module.partition(".")[0])
-    if not any(Path(each).parent == Path(folder) for each in _locations(spec)):
+    file = Path.cwd() / f"{module}.py"
+    if str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))  # not first: no file there takes the place of a package
+    spec = find_spec(module)
+    if spec is None or spec.origin != str(file) or (file.parent / "model.safetensors").exists():
         raise ConfigError(
-            f"{name}: no module {module.partition('.')[0]} in {folder}; write it there under a "
-            f"name that no installed package has, and `git add` it, for runs in a copy of the "
-            f"project have what Git knows"
+            f"{name}: no {file}; write it under a name that no installed package has, and "
+            f"`git add` it, for runs in a copy of the project have what Git knows"
         )
     try:
         return _entry_point(name).load()
@@ -135,17 +135,10 @@ def _of_project(name: str) -> Any:  # noqa: ANN401
         ) from None
 
 
-def _locations(spec: ModuleSpec | None) -> list[str]:
-    """Return the folders of a package, or the file of a module."""
-    if spec is None:
-        return []
-    return [*(spec.submodule_search_locations or ())] or [spec.origin or ""]
-
-
 def _source(found: EntryPoint) -> str:
     """Hash the modules of the entry point's package, or its module where that stands alone."""
     spec = find_spec(found.module.partition(".")[0])
-    folders = [Path(each) for each in _locations(spec) if Path(each).is_dir()]
+    folders = [Path(each) for each in (spec.submodule_search_locations if spec else None) or ()]
     files = {
         f"{n}/{path.relative_to(folder).as_posix()}": sha256_of(path)
         for n, folder in enumerate(folders)

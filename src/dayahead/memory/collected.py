@@ -7,7 +7,7 @@ from typing import Protocol
 from dayahead.memory.clicks import Clicks, Ints, WindowSessions, cut_clicks
 from dayahead.memory.outline import Outline
 
-MOST_OUTLINES = 4096
+MAX_OUTLINES = 4096
 """Outlines of batches before they are joined: many small arrays would leave gaps in the heap."""
 
 
@@ -63,7 +63,7 @@ class Collected:
             self._held.append(sessions)
             return
         self._outlines.append(sessions.outline())
-        if len(self._outlines) == MOST_OUTLINES:
+        if len(self._outlines) == MAX_OUTLINES:
             self._outlines = [Outline.cat(self._outlines)]
 
     @property

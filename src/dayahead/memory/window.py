@@ -37,7 +37,7 @@ class OpenWindow:
     sessions: WindowSessions
     order: Ints
     """Rows of all that have clicks, in order of time."""
-    middle: int
+    half_end: int
     """Time of the last click of the earlier half; 0 where it is empty."""
     learned: Clicks
     """Sessions from which the head learns, in this order too."""
@@ -95,7 +95,7 @@ class OpenWindow:
 
     def earlier_half(self) -> tuple[Iterator[Clicks], int]:
         """Return the parts of the first half, and the time of its last click."""
-        return self.sessions.parts(self.order[: len(self.order) // 2]), self.middle
+        return self.sessions.parts(self.order[: len(self.order) // 2]), self.half_end
 
     def add(self, examples: Examples, positions: Positions, candidates: NDArray[np.int32]) -> None:
         """Add what was read at positions among `learned`, where the target is a candidate."""

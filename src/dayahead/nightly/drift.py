@@ -164,8 +164,8 @@ class Drifts:
             datetime.fromtimestamp((window.start_time + share * span) / 1_000_000, UTC)
             for share in (found.start, found.end)
         )
-        by_itself = by_chance(self._sessions[window.name])
-        return SilenceChange(found.share, max(by_itself, *usual), start, end)
+        chance = by_chance(self.folder.n_sessions(window, "train"))
+        return SilenceChange(found.share, max(chance, *usual), start, end)
 
     def _silence(self, window: Window) -> Silence:
         """Return its longest silence by windows of the same weekday (or hour), else by the last.

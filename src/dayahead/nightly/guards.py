@@ -57,7 +57,7 @@ class Check:
 
 
 def not_checked(guard: str, why: str, value: float | None = None) -> Check:
-    """Return the outcome of a guard that could not be asked, with the reason."""
+    """Return the outcome of a guard that was not checked, with the reason."""
     return Check(guard, True, why, value=value, checked=False)
 
 

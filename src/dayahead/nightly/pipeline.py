@@ -78,7 +78,8 @@ class Pipeline:
         """
         folder = challenge_folder() / name
         folder.mkdir(parents=True, exist_ok=True)
-        for linked in _LINKED:
+        modules = [path.name for path in self.root.glob("*.py")]  # a model of the project's own
+        for linked in (*_LINKED, *modules):
             link = folder / linked
             link.unlink(missing_ok=True)  # the project may have been moved since
             link.symlink_to(self.root / linked)

@@ -22,7 +22,7 @@ class Reasons:
     """Guard and what it found, of each that refused; without a name where there are no guards."""
     advice: Sequence[str] = ()
     not_checked: Sequence[tuple[str, str]] = ()
-    """Guards that could not be asked, and the reason that they share."""
+    """Guards that were not checked, and the reason that they share."""
 
     @property
     def lines(self) -> Iterator[str]:

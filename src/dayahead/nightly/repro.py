@@ -17,7 +17,8 @@ class Repro(repro.CmdRepro):  # type: ignore[misc]  # DVC has no types
 
     def run(self) -> int:
         """Reproduce; return the exit status."""
-        scm_context.logger.setLevel(logging.WARNING)
+        hints = scm_context.logger
+        hints.setLevel(max(logging.WARNING, hints.getEffectiveLevel()))
         self.repo.reproduce(**self._common_kwargs, **self._repro_kwargs)
         return 0
 

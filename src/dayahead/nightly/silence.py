@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 N_PARTS: Final = 1440
 """Equal parts of a window in which its clicks are counted: minutes of a day."""
 CHANCE: Final = 0.001
-"""Probability of a longer silence than that of `by_chance`."""
+"""Share of windows whose longest silence is above `by_chance` without a fault."""
 Parts = NDArray[np.int64]
 """[N_PARTS] clicks of a window in each of its parts."""
 
@@ -26,7 +26,7 @@ class Silence:
     share: float
     """Share of a window's clicks that are in this stretch: the median of the others."""
     start: float = 0.0
-    """Begin of the stretch, as a share of the window's length."""
+    """Start of the stretch, as a share of the window's length."""
     end: float = 0.0
 
 

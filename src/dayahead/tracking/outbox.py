@@ -29,6 +29,8 @@ MLFLOW = "mlflow"
 """The sink of an outbox that names none."""
 PIPELINE_RUN = "DAYAHEAD_PIPELINE_RUN"
 """Environment variable with the pipeline run's key, for stages that `dvc` starts by a launcher."""
+NIGHTS_DVC = Path(__file__).parents[1] / "nightly" / "repro.py"
+"""The program by which a night runs DVC."""
 
 
 @cache
@@ -205,7 +207,8 @@ def pipeline_run_key() -> str:
 
 def _is_dvc(process: psutil.Process) -> bool:
     try:
-        words = process.cmdline()[:3]  # dvc repro; python /bin/dvc repro; python -m dvc repro
+        # dvc repro; python /bin/dvc repro; python -m dvc repro; a night's python -P repro.py
+        words = process.cmdline()[:3]
     except psutil.Error:
         return False
-    return any(Path(word).name == "dvc" for word in words)
+    return any(Path(word).name == "dvc" or Path(word) == NIGHTS_DVC for word in words)

@@ -97,6 +97,7 @@ def calibrate(study: Study) -> Calibration:
     """
     select_windows(WindowFolder(study.windows), study.params)  # its errors, before anything starts
     spawn = multiprocessing.get_context("spawn")
+    others = {*multiprocessing.active_children()}
     with ProcessPoolExecutor(1, mp_context=spawn) as pool:
         try:
             return pool.submit(_calibrate, study).result()
@@ -106,7 +107,7 @@ def calibrate(study: Study) -> Calibration:
                 "memory; free some, or set model.network to none or memory.n_examples lower"
             ) from None
         except (KeyboardInterrupt, SystemExit):  # the pool would wait
-            for child in multiprocessing.active_children():
+            for child in {*multiprocessing.active_children()} - others:
                 child.terminate()
             raise
 

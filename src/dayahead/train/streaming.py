@@ -205,8 +205,8 @@ class CountedStream:
         self.batches = batches
         self.every_row = torch.zeros(0, dtype=torch.int64)
         """[n] rows of the sessions in the order of the pass; none before its end."""
-        self._held: tuple[NDArray[np.int64], Sessions] | None = None
-        """Places of some sessions in the pass, and these."""
+        self._held: tuple[NDArray[np.int64], NDArray[np.int64], Sessions] | None = None
+        """Places of some sessions in the pass, ascending, the row of each in these, and these."""
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield the batches."""
@@ -217,12 +217,13 @@ class CountedStream:
         self.every_row = torch.cat(rows)
 
     def read(self, places: NDArray[np.int64], is_held: bool) -> Iterator[Padded]:
-        """Yield some sessions, in the order given; hold them for `gather` if asked to."""
+        """Yield some sessions, in the order given, and hold them for `gather` if `is_held`."""
         if not len(places):
             return
         sessions = self.batches.read_rows(self.every_row[places])
         if is_held:
-            self._held = places, sessions
+            order = places.argsort()
+            self._held = places[order], order, sessions
         for rows in torch.split(torch.arange(len(places)), self.batches.batch_size):
             batch = sessions.gather(rows, self.batches.rank)
             yield batch.columns, batch.lengths
@@ -232,7 +233,6 @@ class CountedStream:
         if self._held is None:
             sessions = self.batches.read_rows(self.every_row[places])
             return sessions.gather(torch.arange(len(places)), self.batches.rank)
-        held, sessions = self._held
-        order = held.argsort()
-        rows = order[np.searchsorted(held, places.numpy(), sorter=order)]
-        return sessions.gather(torch.from_numpy(rows), self.batches.rank)
+        held, rows, sessions = self._held
+        found = rows[np.searchsorted(held, places.numpy())]
+        return sessions.gather(torch.from_numpy(found), self.batches.rank)

@@ -114,6 +114,8 @@ def test_rollback_says_what_is_served(project):
     assert "2026-01-03" in done.output
     assert "is withdrawn (clicks fell); 2026-01-02" in done.output
     assert "serving   2026-01-02" in call("nightly", "--status").output
+    (project / "params.yaml").write_text("nights: {}\n")  # what is served does not depend on it
+    assert "serving   2026-01-02" in call("nightly", "--status").output
 
 
 def test_programs_read_the_status_as_json(project):

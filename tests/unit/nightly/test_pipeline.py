@@ -140,6 +140,7 @@ def test_challengers_change_their_settings_and_nothing_that_is_evaluated():
 
 def test_a_challenger_runs_in_a_folder_of_its_own(project, monkeypatch):
     (project / "params.yaml").write_text((ROOT / "params.yaml").read_text())
+    (project / "own_models.py").touch()
     seen = {}
 
     def run(command, folder, environment):
@@ -155,6 +156,7 @@ def test_a_challenger_runs_in_a_folder_of_its_own(project, monkeypatch):
     assert seen["environment"]["DVC_ROOT"] == str(project)
     assert seen["params"]["model"]["d_model"] == 32
     assert (seen["folder"] / "data").readlink() == project / "data"
+    assert (seen["folder"] / "own_models.py").exists()
     assert not (project / "results").exists()
     moved = project.rename(project.with_name("moved"))
     monkeypatch.setenv("DVC_ROOT", str(moved))

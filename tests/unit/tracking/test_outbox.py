@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.tracking.outbox import (
+    NIGHTS_DVC,
     PIPELINE_RUN,
     Outbox,
     never_raising,
@@ -137,8 +138,10 @@ def test_an_experiment_is_a_pipeline_run(monkeypatch):
     assert pipeline_run_key() == "dvc-71-1.50"
 
 
-@pytest.mark.parametrize("launcher", ["dvc", "other"])
+@pytest.mark.parametrize("launcher", ["dvc", "repro.py", "other"])
 def test_stages_of_one_dvc_process_are_one_pipeline_run(cold_project, monkeypatch, launcher):
+    assert NIGHTS_DVC.exists()
+    monkeypatch.setattr("dayahead.tracking.outbox.NIGHTS_DVC", cold_project / "repro.py")
     monkeypatch.delenv("DVC_EXP_NAME")
     script = cold_project / launcher
     script.write_text(LAUNCH)
@@ -151,8 +154,8 @@ def test_stages_of_one_dvc_process_are_one_pipeline_run(cold_project, monkeypatc
     finally:
         launched.kill()
         launched.communicate()
-    assert keys[0].startswith("dvc-" if launcher == "dvc" else "alone-")
-    assert (keys[0] == keys[1]) == (launcher == "dvc")
+    assert keys[0].startswith("alone-" if launcher == "other" else "dvc-")
+    assert (keys[0] == keys[1]) == (launcher != "other")
 
 
 def test_setting_the_clock_does_not_change_the_pipeline_run(monkeypatch):

@@ -91,10 +91,10 @@ def test_a_module_of_the_project_is_fitted_saved_and_read_again(
 def test_what_a_module_of_the_project_lacks_is_named(project_module):
     project_module("own_models", example("shop_models.py"))
     for name, message in (
-        ("own_model:Convolution", "no module own_model in .*project; .*git add"),
+        ("own_model:Convolution", "no .*project/own_model.py; .*git add"),
         ("own_models:Convolutions", "cannot be loaded .*did you mean Convolution"),
-        ("torch:relu", "no module torch in"),
-        ("json.decoder:JSONDecoder", "no module json in"),
+        ("torch:relu", "no .*/torch.py"),
+        ("json:JSONDecoder", "no .*/json.py"),
     ):
         with pytest.raises(ConfigError, match=f"model.architecture: {name}: {message}"):
             tiny_params({"model": {"architecture": name}})
@@ -103,6 +103,20 @@ def test_what_a_module_of_the_project_lacks_is_named(project_module):
     project_module("own_broken", "import nowhere\n")
     with pytest.raises(ConfigError, match=r"cannot be loaded \(ModuleNotFoundError.*nowhere"):
         tiny_params({"model": {"architecture": "own_broken:Model"}})
+
+
+def test_what_a_model_folder_brings_is_not_imported(project_module, monkeypatch):
+    evil = project_module("own_models", "raise AssertionError\n")
+    folder = evil.parent / "shop_model"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "evil.py").write_text("raise AssertionError\n")
+    for name in ("shop_model.evil:Model", "shop_model:Model"):
+        with pytest.raises(ConfigError, match=r"model\.architecture: .*shop_model"):
+            tiny_params({"model": {"architecture": name}})
+    (evil.parent / "model.safetensors").touch()  # the current folder is one of a model
+    with pytest.raises(ConfigError, match=r"no .*own_models\.py"):
+        tiny_params({"model": {"architecture": "own_models:Model"}})
 
 
 def test_a_class_of_the_project_that_is_no_network_is_never_called(project_module):
