@@ -15,7 +15,7 @@ from dayahead.core.files import write_text
 from dayahead.nightly.history import DECISIONS, NO_TICK, Entry, State
 from dayahead.nightly.online import online_lines
 from dayahead.nightly.quality import quality_of
-from dayahead.nightly.reasons import reasons_of
+from dayahead.nightly.reasons import is_checked, reasons_of
 from dayahead.nightly.times import Clock
 
 N_OPEN: Final = 60
@@ -67,17 +67,13 @@ def _shown(state: State, config: NightlyConfig, clock: Clock, position: int) -> 
     entry = state.entries[position]
     return {
         "entry": entry,
-        "checks": sorted(entry.checks, key=lambda check: (check["passed"], _is_checked(check))),
-        "n_unchecked": sum(not _is_checked(check) for check in entry.checks),
+        "checks": sorted(entry.checks, key=lambda check: (check["passed"], is_checked(check))),
+        "is_checked": is_checked,
+        "n_unchecked": sum(not is_checked(check) for check in entry.checks),
         "at": clock.times.get(position),
         "reasons": reasons_of(entry),
         "quality": quality_of(state, entry, config.metric, config.windows),
     }
-
-
-def _is_checked(check: Mapping[str, Any]) -> bool:
-    """Return whether a guard was checked; those of older histories all were."""
-    return bool(check.get("checked", True))
 
 
 def _chart(state: State, metric: str) -> Markup | None:

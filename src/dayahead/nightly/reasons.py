@@ -48,7 +48,7 @@ def reasons_of(entry: Entry) -> Reasons:
         given = dict.fromkeys(check["advice"] for check in failed if check.get("advice"))
         # Some advice is that of other guards with a question before it.
         advice = [one for one in given if not any(o != one and o.endswith(one) for o in given)]
-        n, n_checked = len(failed), sum(check.get("checked", True) for check in entry.checks)
+        n, n_checked = len(failed), sum(map(is_checked, entry.checks))
         headline = f"{n} of {n_checked} guards {entry.kind} it"
         return Reasons(headline, found, advice, not_checked)
     is_long = entry.kind == "refused" and len(entry.why) > _LONG
@@ -56,9 +56,14 @@ def reasons_of(entry: Entry) -> Reasons:
     return Reasons(first, [("", each) for each in others], not_checked=not_checked)
 
 
+def is_checked(check: Mapping[str, Any]) -> bool:
+    """Return whether a guard was checked; those of older histories all were."""
+    return bool(check.get("checked", True))
+
+
 def passed_of(checks: Sequence[Mapping[str, Any]]) -> str:
     """Return how many guards passed, of a decision that no guard refused, and were not checked."""
-    n = sum(check.get("checked", True) for check in checks)
+    n = sum(map(is_checked, checks))
     if n == len(checks):
         return f"all {n} guards passed"
     return f"{n} guards passed, {len(checks) - n} not checked"
@@ -68,7 +73,7 @@ def _not_checked(checks: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Return the names of guards that were not checked, those of one reason together."""
     names: dict[str, list[str]] = {}
     for check in checks:
-        if not check.get("checked", True):
+        if not is_checked(check):
             names.setdefault(check["why"], []).append(check["guard"])
     return [(", ".join(each), why) for why, each in names.items()]
 
