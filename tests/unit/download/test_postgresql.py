@@ -1,6 +1,5 @@
 """Queries to a real PostgreSQL server."""
 
-import threading
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -141,21 +140,21 @@ def test_a_lost_connection_leaves_nothing_half_written(server, tmp_path, monkeyp
     query = """SELECT 's' AS session, g AS item, now() AS time, g AS price,
         repeat('x', 200) AS long FROM generate_series(1, 400000) AS g"""
     dataset = table_dataset(server, query=query, where={"long": ["x"]})
-    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'COPY%'"
-    over = threading.Event()
+    end = """SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+        WHERE query LIKE 'COPY%'"""
+    read = postgresql._Result.read
+    sizes = []
 
-    def cut():
-        while not over.wait(0.05):
+    def cut(result, reading):
+        for batch in read(result, reading):
+            yield batch
+            sizes.append(len(batch))
             execute(server, end)
 
-    thread = threading.Thread(target=cut)
-    thread.start()
-    try:
-        with pytest.raises(UnreachableError, match="connection lost"):
-            fetch_tables(dataset)
-    finally:
-        over.set()
-        thread.join()
+    monkeypatch.setattr(postgresql._Result, "read", cut)
+    with pytest.raises(UnreachableError, match="connection lost"):
+        fetch_tables(dataset)
+    assert 0 < sum(sizes) < 400_000
     found = [path.name for path in (cache_root() / "downloads").iterdir()]
     assert set(found) <= {"locks"}
 
