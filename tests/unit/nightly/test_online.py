@@ -100,7 +100,8 @@ def test_a_click_is_joined_once_though_a_part_at_a_time_is_read(tmp_path, monkey
     lists = [("a", "A", [1, 2], 8), ("a", "A", [2], 12), ("a", "B", [5], 31), ("b", "A", [9], 39)]
     write_lists(tmp_path, lists)
     write_clicks(tmp_path, [("a", 2, 14), ("a", 5, 33), ("b", 9, 41)])
-    assert of(tmp_path) == {"A": (2, 1.0, 1.0), "B": (1, 1.0, 1.0)}
+    whole = {"start": START, "end": START + 50 * SECOND}
+    assert of(tmp_path, **whole) == {"A": (2, 1.0, 1.0), "B": (1, 1.0, 1.0)}
     span = {"start": START + 10 * SECOND, "end": START + 31 * SECOND}
     assert of(tmp_path, **span) == {"A": (1, 1.0, 1.0)}
 
