@@ -36,17 +36,32 @@ def short_pauses(monkeypatch):
     monkeypatch.setattr(event_file, "PAUSE", 0.001)
 
 
-def followed(path, take, steps):
+class Over(Exception):  # noqa: N818
+    """No step is left."""
+
+
+def over():
+    raise Over
+
+
+class Followed(EventFile):
+    """A file in which the next step is made whenever nothing more is read."""
+
+    steps = iter(())
+
+    def _next_lines(self):
+        lines = super()._next_lines()
+        if not lines:
+            next(self.steps, over)()
+        return lines
+
+
+def followed(path, take, *steps):
     """Follow a file while `steps` are made, each once what is there has been read."""
-
-    async def run():
-        task = asyncio.create_task(EventFile(path).follow(take))
-        for step in steps:
-            step()
-            await asyncio.sleep(0.05)
-        task.cancel()
-
-    asyncio.run(run())
+    file = Followed(path)
+    file.steps = iter(steps)
+    with pytest.raises(Over):
+        asyncio.run(file.follow(take))
     return take.taken
 
 
@@ -66,26 +81,26 @@ def test_lines_are_read_as_they_are_appended(tmp_path):
         appending(path, whole[:10]),
         appending(path, whole[10:]),
     ]
-    assert followed(path, Taker(), steps) == [["a", "b"], ["c"]]
+    assert followed(path, Taker(), *steps) == [["a", "b"], ["c"]]
 
 
 def test_few_lines_are_read_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(event_file, "AT_ONCE", 2)
     path = tmp_path / "events.jsonl"
     path.write_text("".join(map(line, "abcde")))
-    assert followed(path, Taker(), [lambda: None]) == [["a", "b"], ["c", "d"], ["e"]]
+    assert followed(path, Taker()) == [["a", "b"], ["c", "d"], ["e"]]
 
 
 def test_a_new_file_is_read_from_its_start(tmp_path):
     path = tmp_path / "events.jsonl"
     steps = [appending(path, line("a") + line("b")), lambda: path.write_text(line("c"))]
-    assert followed(path, Taker(), steps) == [["a", "b"], ["c"]]
+    assert followed(path, Taker(), *steps) == [["a", "b"], ["c"]]
 
 
 def test_lines_that_are_no_events_are_named_and_left_out(tmp_path, caplog):
     path = tmp_path / "events.jsonl"
     path.write_text(line("a") + '{"itm_id": 1}\n' + "text\n" + line("b", item_id=99) + line("c"))
-    assert followed(path, Taker(), [lambda: None]) == [["a", "b", "c"]]
+    assert followed(path, Taker()) == [["a", "b", "c"]]
     assert "events.jsonl:2: item_id: Field required; there is itm_id instead" in caplog.text
     assert "events.jsonl:3: : Invalid JSON" in caplog.text
     assert "events.jsonl: 1 events are refused; the first, b: too old" in caplog.text
