@@ -3,7 +3,6 @@
 import json
 import shutil
 import sqlite3
-import time
 
 import pytest
 from starlette.testclient import TestClient
@@ -266,21 +265,27 @@ def changed(folder, change):
     path.write_text(json.dumps(config))
 
 
-def test_a_new_model_takes_over_with_the_events_after_its_window(windows, models, tmp_path):
+def test_a_new_model_takes_over_with_the_events_after_its_window(
+    windows, models, tmp_path, monkeypatch
+):
     """No event is missed, whether it came before the new model was loaded or meanwhile."""
     folder, events = tmp_path / "models", events_of(windows, 2)
     shutil.copytree(models, folder)
     with live_client(folder, tmp_path / "events.sqlite", reload_seconds=0.01) as live:
         live.send(*events[:20])
-        before = live.service.model
-        # Another version, with the same weights.
-        changed(folder, lambda config: config.update(window="2026-01-02b"))
-        sent = 20
-        while live.service.model.window == before.window:
-            live.send(events[sent % len(events)])
-            sent += 1
-            time.sleep(0.002)
-        assert sent > 20
+        before, follow = live.service.model, LiveFeed.follow
+
+        def follow_meanwhile(feed, loaded):
+            live.send(*events[20:30])
+            counted = follow(feed, loaded)
+            live.send(*events[30:40])
+            return counted
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LiveFeed, "follow", follow_meanwhile)
+            # Another version, with the same weights.
+            changed(folder, lambda config: config.update(window="2026-01-02b"))
+            wait_until(lambda: live.service.model.window != before.window)
         live.send(*events)
         found = answers_to(live, events)
     with live_client(models, tmp_path / "other.sqlite") as live:
