@@ -105,24 +105,23 @@ def test_small_work_runs_in_threads_of_this_process(tmp_path):
     with workers(machine_config(), tmp_path, is_small=True) as started:
         assert started.n_threads == psutil.cpu_count()
         assert started.executor.submit(os.getpid).result() == os.getpid()
-        assert listening() == before
+        assert listening() <= before
 
 
 def test_the_first_error_is_raised_and_tasks_that_wait_are_cancelled(tmp_path):
-    started_tasks = []
+    started_tasks, is_raised = [], threading.Event()
 
     def task(number):
         started_tasks.append(number)
         if number == 0:
             raise DataError("task 0")
-        time.sleep(0.02)
+        is_raised.wait(60)
 
-    with (
-        pytest.raises(DataError, match="task 0"),
-        workers(machine_config(), tmp_path, is_small=True) as started,
-    ):
-        Phases(started, tmp_path).run("many", task, range(500))
-    assert len(started_tasks) < 250
+    with workers(machine_config(), tmp_path, is_small=True) as started:
+        with pytest.raises(DataError, match="task 0"):
+            Phases(started, tmp_path).run("many", task, range(500))
+        is_raised.set()
+    assert len(started_tasks) <= started.n_threads + 1
 
 
 @pytest.mark.slow
