@@ -1,12 +1,11 @@
 """Stages as processes: how their failures are classified, and what a challenger's run sees."""
 
-import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -175,19 +174,20 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_signal_ends_the_stage_too(project):
+def test_a_signal_ends_the_stage_too(project, monkeypatch):
     """As DVC starts it: a shell between, which hands on no SIGTERM."""
     (project / "stage.py").write_text(STAGE)
+    stages = []
 
-    def interrupt():
-        while not (project / "pid").exists() or not (project / "pid").read_text():
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
+    def interrupted(seconds):
+        if (project / "pid").exists() and (pid := (project / "pid").read_text()):
+            stages.append(psutil.Process(int(pid)))
+            signal.raise_signal(signal.SIGINT)
+        time.sleep(seconds)
 
-    threading.Thread(target=interrupt).start()
+    monkeypatch.setattr(running, "time", SimpleNamespace(sleep=interrupted))
     with pytest.raises(KeyboardInterrupt):
         running._run(["sh", "-c", f"{sys.executable} stage.py; exit $?"], project, {})
     wait_for_file(project / "ended in order")
-    pid = int((project / "pid").read_text())
-    _, alive = psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], 20)
+    _, alive = psutil.wait_procs(stages, 60)
     assert alive == []

@@ -2,13 +2,11 @@
 
 import json
 import logging
-import multiprocessing
-import os
 import re
 import shutil
 import signal
-import threading
 import time
+from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
@@ -185,16 +183,10 @@ def test_a_measuring_process_that_is_killed_stops_no_study(windows, tmp_path, mo
     assert line.startswith("train: no estimate: the process that measures the first windows has")
 
 
-def stop_once_it_measures():
-    while not multiprocessing.active_children():
-        time.sleep(0.1)
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
 def test_a_stopped_measurement_ends_at_once(windows, tmp_path, monkeypatch):
     monkeypatch.setattr(calibration, "_calibrate", sleeping)
+    monkeypatch.setattr(Future, "result", lambda _: signal.raise_signal(signal.SIGTERM))
     start = time.monotonic()
-    threading.Thread(target=stop_once_it_measures).start()
     with terminable(), pytest.raises(SystemExit):
         calibrate(tiny_study(windows, tmp_path))
     assert time.monotonic() - start < 100
