@@ -86,7 +86,7 @@ def start_stage(stage: str, fate: str = "end", **environment: str):
 def run_stage(stage: str, fate: str = "end", **environment: str) -> tuple[int, str]:
     """Run a stage to its end; return its exit status and output."""
     process = start_stage(stage, fate, **environment)
-    process.join(60)
+    process.join(100)
     return process.exitcode, _output(Path.cwd(), process.pid).read_text()
 
 

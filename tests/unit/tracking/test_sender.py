@@ -100,16 +100,18 @@ def test_a_finished_stage_waits_for_no_longer_than_it_says(outbox, monkeypatch, 
         start = time.monotonic()
         with background_sender(outbox, ["mlflow"]):
             pass
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 50  # the request would last for 60
     assert "records of train are left after 1 seconds; `python -m dayahead track" in caplog.text
 
 
-def test_a_sender_that_dies_is_a_warning(outbox, caplog):
+def test_a_sender_that_dies_is_a_warning(outbox, monkeypatch, caplog):
     warn_once.cache_clear()
+    started, start = [], sender._start
+    monkeypatch.setattr(
+        sender, "_start", lambda *given: started.append(start(*given)) or started[0]
+    )
     with background_sender(outbox, ["mlflow"]):
-        children = psutil.Process().children()
-        (child,) = [each for each in children if sender.__name__ in each.cmdline()]
-        child.kill()
+        started[0].kill()
     assert "sends the records of train ended with -9; `python -m dayahead" in caplog.text
 
 

@@ -225,7 +225,6 @@ def test_records_of_an_unreachable_server_are_uploaded_later(project):
         (line,) = output.splitlines()
         assert "does not answer" in line
         assert "track --sync" in line
-    assert time.time() - start < 30
     report = sync_all()
     assert report.uploaded == {"lofty-sail/download": 7, "lofty-sail/train": 7}
     assert report.failures == {}
