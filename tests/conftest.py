@@ -1,11 +1,13 @@
 """Fixtures of all tests: real click logs, a free port."""
 
 import os
-import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from support.ports import reserved_port
 
 # Triton reads it when it is imported. `make gpu-smoke` sets it to 0: its kernels are compiled.
 os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -23,8 +25,7 @@ def real_data() -> Path:
 
 
 @pytest.fixture
-def free_port() -> str:
-    """A port that nothing listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
+def free_port() -> Iterator[str]:
+    """A port that nothing listens on, and that no other process is given."""
+    with reserved_port() as port:
+        yield str(port)

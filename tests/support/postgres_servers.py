@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from contextlib import contextmanager
@@ -11,6 +10,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+
+from support.ports import reserved_port
 
 USER, PASSWORD = "shop", "pa/ss w%o'r\"d?#@:1"
 """A password with each sign that divides an address."""
@@ -46,11 +47,10 @@ def running_postgres():
 
         options = ["--username", USER, "--pwfile", secret, "--auth", "scram-sha-256", "--no-sync"]
         run("initdb", *options, "--encoding", "UTF8", "--locale", "C.UTF-8")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        settings = f"-c listen_addresses=127.0.0.1 -c fsync=off -p {port} -k {folder}"
-        run("pg_ctl", "start", "--wait", "--log", folder / "log", "--options", settings)
-        try:
-            yield f"postgresql://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/postgres"
-        finally:
-            run("pg_ctl", "stop", "--mode", "immediate")
+        with reserved_port() as port:
+            settings = f"-c listen_addresses=127.0.0.1 -c fsync=off -p {port} -k {folder}"
+            run("pg_ctl", "start", "--wait", "--log", folder / "log", "--options", settings)
+            try:
+                yield f"postgresql://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/postgres"
+            finally:
+                run("pg_ctl", "stop", "--mode", "immediate")

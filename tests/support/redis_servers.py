@@ -1,12 +1,12 @@
 """A Redis server, where one is installed."""
 
 import shutil
-import socket
 import subprocess
 from contextlib import contextmanager
 
 import pytest
 
+from support.ports import reserved_port
 from support.waiting import wait_until
 
 
@@ -16,12 +16,6 @@ def running_redis(folder):
     redis = pytest.importorskip("redis")
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server is not installed (Debian package redis-server)")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [
-        *("redis-server", "--port", str(port), "--dir", str(folder), "--save", ""),
-        *("--appendonly", "yes", "--appendfsync", "always", "--bind", "127.0.0.1"),
-    ]
 
     def answers():
         try:
@@ -29,9 +23,14 @@ def running_redis(folder):
         except redis.RedisError:
             return False
 
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
-        try:
-            wait_until(answers)
-            yield f"redis://127.0.0.1:{port}", server
-        finally:
-            server.terminate()
+    with reserved_port() as port:
+        command = [
+            *("redis-server", "--port", str(port), "--dir", str(folder), "--save", ""),
+            *("--appendonly", "yes", "--appendfsync", "always", "--bind", "127.0.0.1"),
+        ]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+            try:
+                wait_until(answers)
+                yield f"redis://127.0.0.1:{port}", server
+            finally:
+                server.terminate()
