@@ -47,10 +47,9 @@ def test_an_empty_cache_is_listed_and_not_created(root):
 
 
 def test_entries_are_listed_with_size_and_last_use(root):
-    put(root, "a", 1)
-    put(root, "b", 2)
+    used = [put(root, key, days).folder / key for key, days in (("a", 1), ("b", 2))]
     [line] = [line for line in output_of().splitlines() if line.startswith("fits")]
-    day, before = (time.strftime("%Y-%m-%d", time.gmtime(time.time() - n * DAY)) for n in (1, 2))
+    day, before = (time.strftime("%Y-%m-%d", time.gmtime(path.stat().st_mtime)) for path in used)
     assert line.split() == [
         *("fits", "2", "2.0", before, "to", day),
         *("models", "after", "a", "window"),
