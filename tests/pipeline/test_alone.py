@@ -89,7 +89,7 @@ def test_a_second_command_is_refused_with_the_owner_of_the_lock(project):
 def test_the_command_gets_signals_and_its_status_is_returned(project):
     with holder(project) as process:
         process.terminate()
-        assert process.wait(timeout=10) == -15
+        assert process.wait(timeout=60) == -15
     assert run(project, ALONE, "sh", "-c", "exit 143") == (143, "", "")
     status, _, errors = run(project, ALONE, "no-such-program")
     assert (status, "no-such-program" in errors) == (127, True)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -13,7 +13,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.05)
 
 
-def wait_for_file(path: Path, seconds: float = 20) -> None:
+def wait_for_file(path: Path, seconds: float = 60) -> None:
     """Wait for a file or folder."""
     deadline = time.monotonic() + seconds
     while not path.exists():

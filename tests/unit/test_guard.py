@@ -37,7 +37,7 @@ def guarded(folder, *command):
 
 def test_the_exit_status_is_that_of_the_command(tmp_path):
     with guarded(tmp_path, sys.executable, "-c", "raise SystemExit(7)") as process:
-        assert process.wait(20) == 7
+        assert process.wait(60) == 7
 
 
 def test_a_command_is_stopped_as_by_ctrl_c(tmp_path):
@@ -45,7 +45,7 @@ def test_a_command_is_stopped_as_by_ctrl_c(tmp_path):
     process = guarded(tmp_path, sys.executable, "stage.py")
     wait_for_file(tmp_path / "started")
     process.stdin.close()
-    assert process.wait(20) == 3
+    assert process.wait(60) == 3
     assert (tmp_path / "ended in order").exists()
 
 
@@ -59,7 +59,7 @@ def test_a_parent_that_is_killed_leaves_nothing_running(tmp_path):
     parent.kill()
     parent.wait()
     wait_for_file(tmp_path / "ended in order")
-    _, alive = psutil.wait_procs(children, timeout=20)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert alive == []
 
 
@@ -69,7 +69,7 @@ def test_a_study_is_locked_for_as_long_as_an_experiment_of_it_runs(tmp_path):
     os.close(lock)
     assert hold(tmp_path / "s.lock") is None
     process.stdin.close()
-    assert process.wait(20) != 0
+    assert process.wait(60) != 0
     freed = hold(tmp_path / "s.lock")
     assert freed is not None
     os.close(freed)

@@ -201,7 +201,7 @@ def test_removing_takes_away_what_is_there(cache):
 def test_keys_come_by_their_last_use(cache):
     for days, key in enumerate(["a-1", "a-2", "b-1", "a-3"]):
         cache.put(key, writing(key))
-        then = time.time() - days * DAY
+        then = time.time() - (days + 1) * DAY
         os.utime(cache.folder / key, (then, then))
     assert cache.keys("a-") == ["a-1", "a-2", "a-3"]
     cache.get("a-3", text_of)
@@ -255,13 +255,13 @@ def test_nobody_removes_what_another_reads(cache):
 
     def read(folder):
         started.set()
-        assert done.wait(10)
+        assert done.wait(60)
         return text_of(folder)
 
     found = []
     reader = threading.Thread(target=lambda: found.append(cache.get("a", read)))
     reader.start()
-    assert started.wait(10)
+    assert started.wait(60)
     os.utime(cache.folder / "a", (0, 0))
     assert cache.prune(time.time()) == 0
     cache.remove_superseded("a", None)

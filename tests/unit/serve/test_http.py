@@ -295,7 +295,7 @@ def test_a_reload_that_fails_in_any_way_is_not_the_last(saved_model, monkeypatch
 
     monkeypatch.setattr(source, "load_if_new", load_if_new)
     with TestClient(create_app(service)) as client:
-        assert is_served.wait(10)
+        assert is_served.wait(60)
         text = client.get("/metrics").text
     assert 'dayahead_reloads_total{result="refused"} 2.0' in text
     assert 'dayahead_reloads_total{result="served"} 1.0' in text

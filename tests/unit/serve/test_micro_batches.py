@@ -18,7 +18,7 @@ class Model:
         self.is_free.set()
 
     def __call__(self, numbers):
-        self.is_free.wait(10)
+        self.is_free.wait(60)
         self.batches.append(list(numbers))
         if 13 in numbers:
             raise RuntimeError("13 cannot be doubled")
@@ -40,7 +40,7 @@ def serve(work, max_batch=4, max_waiting=100, **costs):
         running = asyncio.create_task(batches.run())
         result = await work(batches, model)
         batches.close()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
         return result, model.batches
 
     return asyncio.run(main())
@@ -120,7 +120,7 @@ def test_what_waits_at_the_end_is_answered():
         await asyncio.sleep(0.05)
         batches.close()
         model.is_free.set()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
         return await asyncio.gather(*asked)
 
     assert asyncio.run(main()) == [[0], [2], [4], [6], [8]]

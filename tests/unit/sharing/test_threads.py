@@ -12,7 +12,7 @@ def test_an_error_is_raised_when_nothing_runs_any_more():
 
     def work(item):
         if item == "fails":
-            has_started.wait(10)
+            has_started.wait(60)
             raise ValueError("the first")
         has_started.set()
         time.sleep(0.3)
