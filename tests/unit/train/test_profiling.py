@@ -97,7 +97,7 @@ def test_own_times_add_up_and_most_time_has_a_name(both):
     rows = table(both.folder / "profiled")
     total = rows["total"]
     assert sum(row.own_seconds for row in rows.values()) == pytest.approx(total.seconds, abs=1e-4)
-    assert rows["fit"].seconds + rows["evaluate"].seconds == pytest.approx(total.seconds, rel=0.05)
+    assert total.seconds / 2 < rows["fit"].seconds + rows["evaluate"].seconds <= total.seconds
     assert total.seconds < both.seconds
 
 
