@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
 
@@ -37,6 +38,11 @@ from dayahead.serve.service import Service
 
 N_ERRORS = 5
 """Number of errors of a request that an answer lists."""
+NO_OBJECT = (
+    "the body is no JSON object; expected {...}, "
+    "sent with the header content-type: application/json"
+)
+NOT_FOUND = "no such path; GET / lists those there are. POST /events needs dayahead serve --live"
 log = logging.getLogger(__name__)
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _WRITERS: dict[type, TypeAdapter[Any]] = {
@@ -56,7 +62,13 @@ def create_app(service: Service) -> FastAPI:
             yield
 
     # FastAPI's pages of documentation would load scripts from other hosts.
-    app = FastAPI(title="Dayahead", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Dayahead",
+        version=version("dayahead"),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
     # One large request is read at a time (see JsonRoute).
     app.state.reading = asyncio.Lock()
     app.router.route_class = JsonRoute
@@ -187,6 +199,8 @@ async def _invalid(_request: Request, error: Exception) -> Response:
 def _fault(found: Mapping[str, Any]) -> str:
     if found["type"] == "json_invalid":
         return f"the body is not valid JSON (character {found['loc'][-1]})"
+    if found["loc"] == ("body",) and found["type"] == "model_attributes_type":
+        return NO_OBJECT
     parts = found["loc"][found["loc"][0] == "body" :]
     where = ".".join(str(part)[:NAME_LENGTH] for part in parts)
     said = found["msg"].removeprefix("Value error, ") + misspelt(found)
@@ -196,7 +210,8 @@ def _fault(found: Mapping[str, Any]) -> str:
 async def _unreadable(_request: Request, error: Exception) -> Response:
     """Answer requests that reach no endpoint: other paths or methods, or unreadable content."""
     assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
+    message = NOT_FOUND if error.status_code == HTTPStatus.NOT_FOUND else error.detail
+    return JSONResponse({"error": message}, error.status_code, headers=error.headers)
 
 
 async def _overloaded(_request: Request, _error: Exception) -> Response:

@@ -184,6 +184,27 @@ def test_a_body_that_is_no_json_is_422_and_is_not_repeated(serve):
 
 
 @pytest.mark.parametrize(
+    ("content", "headers"),
+    [(b"[1]", JSON), (b'{"session": [1]}', {"content-type": "text/plain"})],
+    ids=["a list", "another type"],
+)
+def test_a_body_that_is_no_json_object_names_what_to_send(serve, content, headers):
+    answer = serve().post("/recommend", content=content, headers=headers)
+    assert answer.status_code == 422
+    assert answer.json()["error"] == (
+        "the body is no JSON object; expected {...}, "
+        "sent with the header content-type: application/json"
+    )
+
+
+def test_events_without_live_name_the_option(serve):
+    answer = serve().post("/events", json={"events": []})
+    assert answer.status_code == 404
+    assert "GET / lists" in answer.json()["error"]
+    assert "dayahead serve --live" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
     ("method", "path", "content", "status"),
     [
         ("POST", "/recommend", b'{"session": ["\xff"]}', 400),
@@ -242,13 +263,16 @@ def test_state_and_metrics(serve):
     assert re.search(r'dayahead_request_seconds_count\{endpoint="/recommend"\} 3\.0', text)
 
 
-def test_the_root_says_what_answers(serve):
+def test_the_root_says_what_answers(serve, monkeypatch):
+    monkeypatch.setattr("dayahead.serve.http.version", lambda _name: "7.8.9")
     client = serve()
     about = client.get("/").json()
     assert about["name"] == "dayahead"
-    assert re.fullmatch(r"\d+\.\d+\.\d+.*", about["version"])
+    assert about["version"] == "7.8.9"
     assert about["model"] == client.get("/ready").json()["model"]
-    paths = client.get("/openapi.json").json()["paths"]
+    described = client.get("/openapi.json").json()
+    assert described["info"]["version"] == about["version"]
+    paths = described["paths"]
     listed = [name.split() for name in about["endpoints"] if name != "GET /openapi.json"]
     assert {path: [*methods] for path, methods in paths.items()} == {
         path: [method.lower()] for method, path in listed
