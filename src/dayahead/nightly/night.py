@@ -22,7 +22,7 @@ from dayahead.nightly.pipeline import (
     RefusedDataError,
 )
 from dayahead.nightly.publication import model_name
-from dayahead.nightly.reasons import passed_of
+from dayahead.nightly.reasons import advice_of, passed_of
 from dayahead.nightly.refresh import Open, Refresh
 from dayahead.nightly.saved_model import SavedModel
 from dayahead.nightly.served import Outcome, Served
@@ -216,7 +216,7 @@ def _stands(earlier: Entry, key: str, content: str) -> bool:
 
 def _entry(kind: Any, checks: list[Check], **more: Any) -> Entry:  # noqa: ANN401
     failed = [check for check in checks if not check.passed]
-    advice = dict.fromkeys(check.advice for check in failed)
+    advice = advice_of([check.as_json() for check in failed])
     reasons = [*(check.why for check in failed), *advice]
     json = [check.as_json() for check in checks]
     if not failed:

@@ -45,15 +45,19 @@ def reasons_of(entry: Entry) -> Reasons:
     not_checked = _not_checked(entry.checks)
     if failed:
         found = [(check["guard"], check["why"]) for check in failed]
-        given = dict.fromkeys(check["advice"] for check in failed if check.get("advice"))
-        # Some advice is that of other guards with a question before it.
-        advice = [one for one in given if not any(o != one and o.endswith(one) for o in given)]
         n, n_checked = len(failed), sum(map(is_checked, entry.checks))
         headline = f"{n} of {n_checked} guards {entry.kind} it"
-        return Reasons(headline, found, advice, not_checked)
+        return Reasons(headline, found, advice_of(failed), not_checked)
     is_long = entry.kind == "refused" and len(entry.why) > _LONG
     first, *others = entry.why.split("; ") if is_long else [entry.why]
     return Reasons(first, [("", each) for each in others], not_checked=not_checked)
+
+
+def advice_of(failed: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what to do about guards that refused, each advice once."""
+    given = dict.fromkeys(check["advice"] for check in failed if check.get("advice"))
+    # Some advice is that of other guards with a question before it.
+    return [one for one in given if not any(o != one and o.endswith(one) for o in given)]
 
 
 def is_checked(check: Mapping[str, Any]) -> bool:

@@ -99,7 +99,7 @@ def test_renumbered_items_are_refused_and_nothing_is_trained(root):
     assert (outcome.outcome, outcome.status) == ("refused", 4)
     assert failed(night) == ["max_new_items", "max_popularity_drift", "max_catalogue_growth"]
     assert "100.0% of the events" in outcome.why
-    assert outcome.why.count("replace its file by a corrected one") == 2
+    assert outcome.why.count("replace its file by a corrected one") == 1
     assert linked(root) == [day(3), day(2)]
     assert (root / "results/windows.csv").read_bytes() == trained
     assert night.run().outcome == "nothing new"

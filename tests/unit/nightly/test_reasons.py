@@ -3,7 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayahead.nightly.guards import Check
 from dayahead.nightly.history import Entry
+from dayahead.nightly.night import _entry
 from dayahead.nightly.reasons import WIDTH, passed_of, reasons_of
 
 CHECKS = [
@@ -42,6 +44,14 @@ def test_advice_that_ends_another_is_given_once():
     more = {**CHECKS[1], "advice": "is it a bot? look at the log"}
     reasons = reasons_of(Entry(kind="refused", why="", checks=[CHECKS[0], more]))
     assert reasons.advice == ["is it a bot? look at the log"]
+
+
+def test_the_history_gives_advice_that_ends_another_once():
+    checks = [
+        Check("max_new_items", False, "new", "renumbered? look at the log"),
+        Check("max_top_item", False, "one item", "look at the log"),
+    ]
+    assert _entry("refused", checks).why == "new; one item; renumbered? look at the log"
 
 
 def test_what_has_no_guards_is_cut_only_where_the_data_were_refused_and_it_is_long():
