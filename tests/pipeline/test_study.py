@@ -78,7 +78,8 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(done):
     lines = [line for line in errors.splitlines() if "Broken, seed 5" in line]
     assert "failed: " in lines[1]
     assert lines[-1].startswith("error: 1 of 4 runs failed and are not in the table: Broken")
-    assert "KeyError: 'nosuch' (output: .dayahead/studies/mine/mine-broken-5.log)" in lines[-1]
+    assert "params.yaml: model.features: nosuch: no feature of" in lines[-1]
+    assert "(output: .dayahead/studies/mine/mine-broken-5.log)" in lines[-1]
     assert sum(" experiment mine-" in line for line in errors.splitlines()) == 2
 
 
