@@ -224,8 +224,9 @@ def _run(service: "Service", listening: socket.socket, host: str) -> None:
         logging.warning("all who reach %s may ask: there are no users or passwords", host)
     freeze_and_collect_rarely()
     shown = _address(host, listening.getsockname()[1])
-    names = " and ".join(each.version for each in service.models.values())
-    print(f"Model {names} answers on http://{shown}", flush=True)
+    names = [each.version for each in service.models.values()]
+    who = f"Model {names[0]} answers" if len(names) == 1 else f"Models {' and '.join(names)} answer"
+    print(f"{who} on http://{shown}", flush=True)
     # After draining, uvicorn raises the signal again; this must not be an exit status of failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.Server(config).run(sockets=[listening])

@@ -1,5 +1,6 @@
 """A saved model as MLflow stores and serves it: with its code, without a pickle."""
 
+import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.files import read_json
 from dayahead.features.input_types import input_types
 from dayahead.windows.metadata import Statistics
+
+# "Validating input example": for each model, among the lines of a night.
+logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)
 
 OPTIONS = [
     types.ParamSpec("top_k", types.DataType.long, 10),

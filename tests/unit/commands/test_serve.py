@@ -332,7 +332,7 @@ def test_lists_are_on_disk_once_the_service_has_ended(published, tmp_path):
     command = [sys.executable, "-m", "dayahead", "serve", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         line = process.stdout.readline()
-        port = int(re.search(r"^Model first-model and \S+ answers on .*:(\d+)$", line)[1])
+        port = int(re.search(r"^Models first-model and \S+ answer on .*:(\d+)$", line)[1])
         for number in range(20):
             body = json.dumps({"session": [1, 2], "session_id": f"s{number}", "top_k": 3}).encode()
             head = {"content-type": "application/json"}

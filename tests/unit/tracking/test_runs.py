@@ -1,4 +1,5 @@
 import json
+import logging
 import os
 import pickle
 import signal
@@ -269,6 +270,11 @@ def test_a_packaged_model_is_loaded_without_a_pickle(model, tmp_path):
         [{"item": "item 1", "score": 1.0}, {"item": "item 2", "score": 1.0}]
     ]
     assert len(loaded.predict(sessions)[0]) == 3
+
+
+def test_a_model_is_packaged_without_a_word():
+    # Of its own, whether or not the store has been imported, which quiets all of MLflow.
+    assert logging.getLogger("mlflow.pyfunc").level == logging.WARNING
 
 
 def test_a_packaged_model_rejects_other_columns(model, tmp_path):
