@@ -5,6 +5,7 @@ Every message says what, where, expected, found and how to fix it, in one or two
 
 import errno
 import re
+import resource
 import signal
 import sys
 import threading
@@ -14,6 +15,8 @@ from contextlib import contextmanager
 from dayahead.core.collector import collect_rarely
 from dayahead.core.redaction import redacted
 
+LEAST_ADDRESS_SPACE = 5 * 2**29
+"""Bytes that the libraries take when they are imported (2.36 GiB with a torch for CPUs)."""
 TERMINATED = 128 + signal.SIGTERM
 """Exit status of a stage that SIGTERM stopped, as in a shell."""
 _CURE = "free space or fix permissions"
@@ -117,6 +120,7 @@ def exit_with_message() -> Iterator[None]:
     """
     collect_rarely()
     try:
+        _check_address_space()
         yield
     except BaseException as error:
         if (number := signal_of(error)) is not None:
@@ -125,6 +129,19 @@ def exit_with_message() -> Iterator[None]:
         if (message := _message_of(error)) is None:
             raise
         raise SystemExit(f"error: {redacted(message)}") from None
+
+
+def _check_address_space() -> None:
+    """Raise MemoryError where a limit leaves the libraries too little.
+
+    Where OpenBLAS cannot map its buffers, it tries for ever: an import would not end.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESS_SPACE:
+        raise MemoryError(
+            f"{limit / 2**30:.2f} GiB of address space, expected {LEAST_ADDRESS_SPACE / 2**30} "
+            f"or more"
+        )
 
 
 @contextmanager

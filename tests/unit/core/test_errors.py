@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -119,6 +120,20 @@ def test_too_little_memory_to_import_ends_with_one_line(script):
     [line] = done.stderr.splitlines()
     assert line.startswith("error: ")
     assert "allow more where it is limited (ulimit -v)" in line
+
+
+def test_too_little_address_space_for_the_libraries_ends_at_once(monkeypatch):
+    """OpenBLAS would try for ever to map its buffers."""
+    has_started = False
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2_000_000_000, resource.RLIM_INFINITY))
+    line = r"^error: MemoryError: 1\.86 GiB .* \(ulimit -v\)"
+    with pytest.raises(SystemExit, match=line), exit_with_message():
+        has_started = True
+    assert not has_started
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (3_000_000_000, resource.RLIM_INFINITY))
+    with exit_with_message():
+        has_started = True
+    assert has_started
 
 
 def test_out_of_memory_is_recognised_by_what_led_to_an_error():
