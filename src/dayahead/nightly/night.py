@@ -215,10 +215,9 @@ def _stands(earlier: Entry, key: str, content: str) -> bool:
 
 
 def _entry(kind: Any, checks: list[Check], **more: Any) -> Entry:  # noqa: ANN401
-    failed = [check for check in checks if not check.passed]
-    advice = advice_of([check.as_json() for check in failed])
-    reasons = [*(check.why for check in failed), *advice]
     json = [check.as_json() for check in checks]
+    failed = [check for check in json if not check["passed"]]
+    reasons = [*(check["why"] for check in failed), *advice_of(failed)]
     if not failed:
         excused = [check.why for check in checks if check.is_excused]
         reasons = [passed_of(json), *excused]

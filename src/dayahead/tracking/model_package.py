@@ -1,6 +1,5 @@
 """A saved model as MLflow stores and serves it: with its code, without a pickle."""
 
-import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +16,10 @@ from dayahead.config.loading import validated
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.files import read_json
 from dayahead.features.input_types import input_types
+from dayahead.tracking.library_logs import restrict_library_logs
 from dayahead.windows.metadata import Statistics
 
-# "Validating input example": for each model, among the lines of a night.
-logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)
+restrict_library_logs()
 
 OPTIONS = [
     types.ParamSpec("top_k", types.DataType.long, 10),

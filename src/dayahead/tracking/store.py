@@ -1,6 +1,5 @@
 """The tracking store: where it is, and its creation by one process at a time."""
 
-import logging
 import os
 import re
 from functools import cached_property
@@ -12,29 +11,11 @@ from mlflow.entities import LifecycleStage
 
 from dayahead.core.errors import TrackingError
 from dayahead.core.project import project_root
-from dayahead.core.redaction import redacted
 from dayahead.tracking.experiment_view import EXPERIMENT_TAGS, VIEW
+from dayahead.tracking.library_logs import restrict_library_logs
 from dayahead.tracking.moved_store import follow_move
 
-# Creating the database logs every migration. An unreachable store is reported once, by the sender.
-for _noisy, _level in {
-    "alembic": "WARNING",
-    "mlflow": "WARNING",
-    "mlflow.store.db.utils": "CRITICAL",
-    "urllib3": "ERROR",
-}.items():
-    logging.getLogger(_noisy).setLevel(_level)
-
-
-def _redact(record: logging.LogRecord) -> bool:
-    record.msg, record.args = redacted(record.getMessage()), ()
-    if record.exc_info:
-        record.exc_text = redacted(logging.Formatter().formatException(record.exc_info))
-    return True
-
-
-for _handler in logging.getLogger("mlflow").handlers:
-    _handler.addFilter(_redact)
+restrict_library_logs()
 
 ARTIFACTS = "mlartifacts"
 LOCK_SECONDS = 120
