@@ -3,6 +3,7 @@
 PYTHON ?=
 TORCH ?=
 PORT ?= 5000
+TESTS ?=
 TARGET ?= pipeline
 IMAGE ?= localhost/dayahead:$(or $(TORCH),cpu)
 
@@ -19,6 +20,8 @@ INSTALL := .venv/bin/python tools/install.py
 PARALLEL := -n logical --dist worksteal
 # For a test that would be taken for one that hangs.
 MORE_TIME := -o faulthandler_timeout=7200
+# Stages and tests start Python hundreds of times: without bytecode each would compile torch again.
+unexport PYTHONDONTWRITEBYTECODE
 TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
 # A verb's commands find the environment's programs first, and so do the stages that dvc starts.
 export PATH := $(or $(DAYAHEAD_ENVIRONMENT),$(CURDIR)/.venv)/bin:$(PATH)
@@ -34,8 +37,8 @@ repro: $(READY)  ## run the pipeline on the data set in params.yaml
 	@echo
 	@python -m dayahead summary
 
-test: $(DEV_READY)  ## run the fast tests
-	python -m pytest $(PARALLEL)
+test: $(DEV_READY)  ## run the fast tests (TESTS="tests/unit/train tests/pipeline")
+	python -m pytest $(strip $(PARALLEL) $(TESTS))
 
 test-slow: $(DEV_READY)  ## run the tests that take minutes
 	python -m pytest $(MORE_TIME) -m "slow and not gpu"

@@ -141,6 +141,21 @@ def test_a_ready_environment_is_not_set_up_again(project):
     ]
 
 
+def test_part_of_the_tests_runs_by_their_folders(project):
+    set_up(project, *STAMPS)
+    printed = make(project, "--dry-run", "test", "TESTS=tests/unit/train tests/pipeline").stdout
+    assert printed.splitlines()[-1].endswith("worksteal tests/unit/train tests/pipeline")
+
+
+def test_stages_and_tests_write_bytecode(project):
+    (project / "bytecode.mk").write_text(
+        "include Makefile\n.PHONY: show\nshow:\n\t@echo [$$PYTHONDONTWRITEBYTECODE]\n"
+    )
+    command = ["make", "-f", "bytecode.mk", "show"]
+    env = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    assert subprocess.check_output(command, cwd=project, env=env, text=True) == "[]\n"
+
+
 def test_a_peer_is_set_up_beside_our_environment_once(project):
     set_up(project, *STAMPS)
     (project / "benchmarks").mkdir()
