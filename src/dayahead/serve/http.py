@@ -1,7 +1,6 @@
 """The HTTP service: recommendations, health and metrics."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -43,7 +42,6 @@ NO_OBJECT = (
     "sent with the header content-type: application/json"
 )
 NOT_FOUND = "no such path; GET / lists those there are. POST /events needs dayahead serve --live"
-log = logging.getLogger(__name__)
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _WRITERS: dict[type, TypeAdapter[Any]] = {
     each: TypeAdapter(each) for each in (Answer, SimilarAnswer, Failure, IngestResult)
@@ -124,8 +122,7 @@ def _add_events(app: FastAPI, service: Service) -> None:
         """Take events as they happen; those accepted are on disk, and count from the next tick."""
         try:
             taken = await service.ingest(batch.events)
-        except OSError as error:
-            log.error("events are refused: %s", error)  # noqa: TRY400 - one line
+        except OSError:
             message = "the events could not be written; send them again"
             return JSONResponse({"error": message}, 503, headers={"Retry-After": "1"})
         # Nothing is lost where all are refused, so sending them again would not help.

@@ -139,10 +139,18 @@ class MicroBatches(Generic[In, Out]):
             for each in batch:
                 await self._answer_batch([each])
         elif error is not None:
-            batch[0].context.run(log.error, "a request failed", exc_info=error)
+            batch[0].context.run(_log_failure, error)
             if not batch[0].answer.done():
                 batch[0].answer.set_exception(error)
         else:
             for each, answer in zip(batch, work.result(), strict=True):
                 if not each.answer.done():
                     each.answer.set_result(answer)
+
+
+def _log_failure(error: BaseException) -> None:
+    """Log the traceback of a defect; an OSError, such as a log that is away, says all in a line."""
+    if isinstance(error, OSError):
+        log.error("a request failed: %s", error)
+    else:
+        log.error("a request failed", exc_info=error)

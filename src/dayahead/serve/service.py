@@ -285,5 +285,7 @@ class Service:
             try:
                 if second % PRUNE_SECONDS == 0:
                     await asyncio.to_thread(feed.prune)
+            except OSError as error:
+                log.warning("old events stay in the log: %s", error)
             except Exception:
                 log.exception("old events could not be removed from the log")

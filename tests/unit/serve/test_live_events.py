@@ -218,7 +218,7 @@ def test_limits_of_events(models, tmp_path):
         assert "events.0: 6 fields" in answer["error"]
 
 
-def test_events_that_cannot_be_written_are_not_acknowledged(live, monkeypatch):
+def test_events_that_cannot_be_written_are_not_acknowledged(live, monkeypatch, caplog):
     def full(events):
         raise OSError("no space left")
 
@@ -227,6 +227,8 @@ def test_events_that_cannot_be_written_are_not_acknowledged(live, monkeypatch):
         answer = live.client.post("/events", json={"events": [event("a", 1, "00:01")]})
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.json()["error"] == "the events could not be written; send them again"
+    [line] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert (line.getMessage(), line.exc_info) == ("a request failed: no space left", None)
     assert live.send(event("a", 1, "00:01"))[1]["accepted"] == 1
 
 
