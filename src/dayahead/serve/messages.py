@@ -11,6 +11,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     StrictBool,
     StrictFloat,
     StrictInt,
@@ -18,12 +19,28 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core.core_schema import CoreSchema, custom_error_schema
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.suggestions import did_you_mean, found_instead
 from dayahead.serve.request import ColdStart
 
-ItemId = StrictInt | StrictStr
+
+@dataclass(frozen=True)
+class Expected:
+    """One error for a value that is of none of a union's types, in place of one for each type."""
+
+    types: str
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Wrap pydantic's schema of the union; a value that fits costs nothing more."""
+        message = f"expected {self.types}"
+        return custom_error_schema(handler(source), "expected", custom_error_message=message)
+
+
+ItemId = Annotated[StrictInt | StrictStr, Expected("an integer or text")]
 T = TypeVar("T")
 # The first error ends the check of a list: a body may have a million of them.
 Listed = Annotated[list[T], Field(fail_fast=True)]
@@ -60,7 +77,10 @@ class Event(BaseModel):
 
 Name = Annotated[StrictStr, Field(min_length=1, max_length=200)]
 Finite = Annotated[StrictFloat, Field(allow_inf_nan=False)]
-Scalar = StrictStr | StrictInt | Finite | StrictBool | None
+Scalar = Annotated[
+    StrictStr | StrictInt | Finite | StrictBool | None,
+    Expected("text, a finite number or a boolean"),
+]
 
 
 class LiveEvent(Event):
