@@ -62,7 +62,8 @@ class ModelConfig:
     """gpt2, xlnet, bert, albert, electra, longformer, reformer or any model type of transformers
     that reads `inputs_embeds`; gru, gru4rec, lstm, rnn; ligr; avg; or a baseline: popularity,
     own, transitions, cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist; memory; or a
-    backbone or a baseline of another package, by the name of its entry point."""
+    backbone or a baseline of another package, by the name of its entry point, or of a file beside
+    params.yaml, as module:name."""
     network: Annotated[str, AfterValidator(known_network), by(MEMORY)]
     """memory: the architecture whose scores are evidence too, any of those before the baselines;
     none: memory alone."""
@@ -217,7 +218,10 @@ def _loss_name(name: str) -> str:
     if not is_known:
         known = [*LOSSES, *plugins("loss")]
         close = did_you_mean(name, known)
-        raise ValueError(f"{f'{close} ' if close else ''}expected one of {', '.join(known)}")
+        raise ValueError(
+            f"{f'{close} ' if close else ''}expected one of {', '.join(known)}, the entry point of "
+            f"an installed package, or module:name of a file beside params.yaml"
+        )
     return name
 
 
@@ -228,7 +232,8 @@ class LossConfig:
     READ_BY: ClassVar = NETWORKS
     name: Annotated[str, AfterValidator(_loss_name)]
     """softmax: over all known items; against negatives: sampled_softmax, gbce, bpr, bpr_max, top1,
-    top1_max, or a loss of another package, by the name of its entry point. auto: softmax in fits
+    top1_max; or a loss of another package, by the name of its entry point, or of a file beside
+    params.yaml, as module:name. auto: softmax in fits
     that know up to 20,000 items, sampled_softmax, then faster by far, in those that know more."""
     temperature: Positive
     """Scores are divided by it, in training and in evaluation alike."""

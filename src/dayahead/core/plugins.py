@@ -123,7 +123,8 @@ def _of_project(name: str) -> Any:  # noqa: ANN401
     if spec is None or spec.origin != str(file) or (file.parent / "model.safetensors").exists():
         raise ConfigError(
             f"{name}: no {file}; write it under a name that no installed package has, and "
-            f"`git add` it, for runs in a copy of the project have what Git knows"
+            f"`git add` it, for runs in a copy of the project have what Git knows. What an "
+            f"installed package has is chosen by the name of its entry point"
         )
     try:
         return _entry_point(name).load()

@@ -139,7 +139,8 @@ def reading(path: Path, expected: str) -> Iterator[None]:
     except FileNotFoundError:
         raise DataError(
             f"{path}: expected {expected} (it is not there); run "
-            f"`dvc repro -f train`, or `dvc pull` if another has pushed it"
+            f"`dvc repro -f train`, or `dvc exp apply NAME` after `dvc exp run --temp`, "
+            f"or `dvc pull` if another has pushed it"
         ) from None
     except (
         OSError, LookupError, ValueError, TypeError, csv.Error, ConfigError, pa.ArrowException,
