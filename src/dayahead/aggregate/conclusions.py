@@ -6,6 +6,7 @@ from typing import Final
 from dayahead.aggregate.ages import Ageing
 from dayahead.aggregate.findings import Findings
 from dayahead.aggregate.lists import ListAverage
+from dayahead.config.metric_names import title_of
 from dayahead.statistics.differences import BaselineComparison, Difference
 
 PLAIN: Final = {
@@ -16,13 +17,6 @@ PLAIN: Final = {
 """What the counting baselines do."""
 _CASES: Final = (100, 1000, 10_000)
 _TWO_DIGITS: Final = 10
-TITLES = {"recall": "Recall", "ndcg": "NDCG", "mrr": "MRR"}
-
-
-def title_of(metric: str) -> str:
-    """Return ndcg_at_20 as NDCG@20."""
-    kind, cutoff = metric.split("_at_")
-    return f"{TITLES.get(kind, kind)}@{cutoff}"
 
 
 def sign_of(test: Difference) -> int | None:

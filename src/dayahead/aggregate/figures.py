@@ -8,9 +8,9 @@ from markupsafe import Markup
 
 from dayahead.aggregate.ages import SINCE
 from dayahead.aggregate.charts import age_curves, bars, curves, fit_curves
-from dayahead.aggregate.conclusions import title_of
 from dayahead.aggregate.findings import Findings
 from dayahead.aggregate.window_items import N_TOP
+from dayahead.config.metric_names import title_of
 
 Charts = Iterator[tuple[str, Markup]]
 _N_FITS: Final = 5

@@ -9,12 +9,12 @@ from dayahead.aggregate.conclusions import (
     plain_answer,
     sign_of,
     slice_conclusion,
-    title_of,
 )
 from dayahead.aggregate.environment import page_environment
 from dayahead.aggregate.figures import age_charts, data_charts, metric_charts, training_charts
 from dayahead.aggregate.findings import Findings
 from dayahead.config.changed_settings import changed_settings
+from dayahead.config.metric_names import title_of
 from dayahead.core.phases import idle_seconds
 from dayahead.outputs.evidence_names import plain_name
 from dayahead.statistics.differences import BaselineComparison

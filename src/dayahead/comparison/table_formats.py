@@ -10,10 +10,10 @@ from typing import Final, Literal
 from tabulate import LATEX_ESCAPE_RULES, tabulate  # type: ignore[import-untyped]
 
 from dayahead.comparison.table import ResultTable, TableRow
+from dayahead.config.metric_names import title_of
 from dayahead.statistics.intervals import MIN_WINDOWS
 
 Format = Literal["markdown", "latex", "csv"]
-_TITLES: Final = {"recall": "Recall", "ndcg": "NDCG", "mrr": "MRR"}
 _WIDTH: Final = 100
 
 
@@ -63,15 +63,10 @@ def formatted(table: ResultTable, format_: Format, *, has_intervals: bool = Fals
     if format_ == "csv":
         return _csv(table)
     markup = _MARKDOWN if format_ == "markdown" else _LATEX
-    head = ["", "runs", *map(_title, table.metrics)]
+    head = ["", "runs", *map(title_of, table.metrics)]
     rows = [_cells(row, table.level, markup, has_intervals) for row in table.rows]
     notes = " ".join(_notes(table, markup, has_intervals))
     return (_markdown if format_ == "markdown" else _latex)(head, rows, notes)
-
-
-def _title(metric: str) -> str:
-    kind, cutoff = metric.split("_at_")
-    return f"{_TITLES.get(kind, kind)}@{cutoff}"
 
 
 def _cells(row: TableRow, level: float, markup: _Markup, has_intervals: bool) -> list[str]:

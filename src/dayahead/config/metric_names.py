@@ -9,11 +9,18 @@ from dayahead.core.suggestions import did_you_mean
 
 BUILT_IN: Final = ("recall", "ndcg", "mrr")
 """Metrics that every run has."""
+_TITLES: Final = {"recall": "Recall", "ndcg": "NDCG", "mrr": "MRR"}
 OF_LISTS: Final = (
     *("coverage", "gini", "novelty", "popularity", "popularity_ratio"),
     *("diversity", "new", "own", "repeats"),
 )
 """Metrics of lists, in the order of results/lists.csv."""
+
+
+def title_of(metric: str) -> str:
+    """Return ndcg_at_20 as NDCG@20."""
+    kind, cutoff = metric.split("_at_")
+    return f"{_TITLES.get(kind, kind)}@{cutoff}"
 
 
 def known_metrics(names: Sequence[str]) -> Sequence[str]:

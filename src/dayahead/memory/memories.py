@@ -57,12 +57,12 @@ class Memories:
         self.pairs, self.items = PairMemory(settings), ItemMemory(settings)
         self.sources = self._sources()
         memories = [each for each in self.sources if isinstance(each, Memory)]
+        _check_distinct([each.name for each in memories], "memories")
         self.memories = {each.name: each for each in memories}
-        assert len(self.memories) == len(memories), "two memories have the same name"
         self._counts = [each for each in self.sources if isinstance(each, CountMemory)]
         self.features = tuple(chain.from_iterable(each.names for each in self.sources))
         """Names of the features, in the order of the head's weights."""
-        assert len({*self.features}) == len(self.features), "two features have the same name"
+        _check_distinct(self.features, "features")
         self.is_share = [each.is_share for each in self.sources for _ in each.names]
         """Which features are log-probabilities."""
         masses = chain.from_iterable(each.names[: each.n_masses] for each in self._counts)
@@ -313,3 +313,8 @@ class Memories:
         self._content = None
         self.counted_at = int(state[_CLOCK])
         self.move_to(self.counted_at)
+
+
+def _check_distinct(names: Sequence[str], kind: str) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    assert not twice, f"{kind} have the same name: {', '.join(twice)}"

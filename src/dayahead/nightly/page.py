@@ -8,8 +8,8 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from dayahead.aggregate.charts import curves
-from dayahead.aggregate.conclusions import title_of
 from dayahead.aggregate.environment import page_environment
+from dayahead.config.metric_names import title_of
 from dayahead.config.nightly import NightlyConfig
 from dayahead.core.files import write_text
 from dayahead.nightly.history import DECISIONS, NO_TICK, Entry, State

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from dayahead.aggregate.conclusions import title_of
+from dayahead.config.metric_names import title_of
 from dayahead.nightly.history import Entry, State
 
 CHAMPION = "champion"

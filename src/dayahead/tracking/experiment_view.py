@@ -8,6 +8,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+from dayahead.config.metric_names import title_of
+
 VIEW: Final = "comparison"
 """Name of the view that `Store.page_of` opens. A store keeps the views that it has: change the name
 with the content."""
@@ -20,7 +22,7 @@ _COLUMNS: Final = [
     f"tags.`{CHANGED_TAG}`",
     "tags.`error`",
 ]
-_TITLES: Final = {"ndcg": "NDCG@20", "recall": "Recall@20", "mrr": "MRR@20"}
+_CHARTS: Final = ("ndcg_at_20", "recall_at_20", "mrr_at_20")
 _SECTIONS: Final = {
     "averages": "Average over windows",
     "settings": "Settings that differ",
@@ -42,10 +44,16 @@ def _card(kind: str, section: str, name: str, **fields: Any) -> dict[str, Any]: 
 def _cards() -> list[dict[str, Any]]:
     """Return the charts, section by section: NDCG, recall and MRR in this order."""
     averages = [
-        _card("BAR", "averages", kind, metricKey=f"aod_{kind}_at_20", displayName=title)
-        for kind, title in _TITLES.items()
+        _card(
+            "BAR",
+            "averages",
+            metric.removesuffix("_at_20"),
+            metricKey=f"aod_{metric}",
+            displayName=title_of(metric),
+        )
+        for metric in _CHARTS
     ]
-    lines = {**{f"{kind}_at_20": title for kind, title in _TITLES.items()}, "train_loss": "Loss"}
+    lines = {**{metric: title_of(metric) for metric in _CHARTS}, "train_loss": "Loss"}
     windows = [
         _card(
             "LINE", "windows", key, metricKey=key, selectedMetricKeys=[key], displayName=title,

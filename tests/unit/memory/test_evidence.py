@@ -8,6 +8,7 @@ import torch
 
 from dayahead.config.loading import validated
 from dayahead.config.memory import MemoryConfig
+from dayahead.core.columns import N_RESERVED, UNITS
 from dayahead.core.errors import ConfigError
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.evidence import CountMemory, channels, nearest
@@ -24,17 +25,20 @@ CHANNELS = channels(
 class HourMemory(CountMemory):
     """Clicks by the hour of the day."""
 
-    name = "hours"
+    name = "example"  # in the saved state
     prior = 3.0
     names = ("hour.clicks",)
 
-    def __init__(self):
-        self.table = DecayedTable((4.0,))
+    def __init__(self, settings):
+        self.table = DecayedTable((4.0,), is_live=settings.tick > 0)
         self.tables = {"counts": self.table}
 
     def add(self, growth, ages, elapsed):
-        worth = 2.0 ** (-ages[:, None] / self.table.half_lives) * growth.is_new[:, None]
-        self.table.add(_hours(growth.sessions), growth.sessions.items, worth, elapsed)
+        sessions = growth.sessions
+        [clicks] = (growth.is_new & (sessions.items >= N_RESERVED)).nonzero()
+        decay = 2.0 ** (-ages[clicks, None] / self.table.half_lives)
+        worth = decay * sessions.worth_of(clicks)[:, None]
+        self.table.add(_hours(sessions)[clicks], sessions.items[clicks], worth, elapsed)
 
     def lookups(self, prefixes, now):
         rows = _hours(prefixes)[prefixes.last][:, None]
@@ -42,7 +46,7 @@ class HourMemory(CountMemory):
 
 
 def _hours(sessions: Clicks):
-    return 2 + sessions.times // 3_600_000_000 % 24
+    return sessions.times // UNITS["hour"] % 24
 
 
 @pytest.fixture
@@ -51,7 +55,7 @@ def with_hours(monkeypatch):
 
     class More(Memories):
         def _sources(self):
-            return [*super()._sources(), HourMemory()]
+            return [*super()._sources(), HourMemory(self.settings)]
 
     monkeypatch.setattr("dayahead.memory.model.Memories", More)
 
@@ -67,7 +71,7 @@ def test_a_memory_of_ones_own_is_learned_from_kept_and_explained(with_hours, wit
     model = fitted(*windows, network=network, with_network=with_network)
     assert model.features[-1] == "hour.clicks"
     assert model.weights()["hour.clicks"] != 0
-    assert len(model.memories.memories["hours"].table) > 0
+    assert len(model.memories.memories["example"].table) > 0
     other = fitted(*windows[:2], network=network, with_network=with_network)
     other.fit(*windows[2], network)
     assert equal_states(model, other)

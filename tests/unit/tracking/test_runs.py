@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from mlflow import MlflowException
 
-from dayahead.tracking.experiment_view import EXPERIMENT_TAGS
+from dayahead.tracking.experiment_view import EXPERIMENT_TAGS, VIEW
 from dayahead.tracking.model_package import package_model
 from dayahead.tracking.outbox import outboxes, warn_once
 from dayahead.tracking.runs import PACKAGE, stage_run
@@ -100,7 +100,7 @@ def test_an_experiment_opens_in_the_view_of_model_training(store):
 
 
 def test_the_view_compares_averages_in_order_then_the_settings_that_differ():
-    view = json.loads(EXPERIMENT_TAGS["mlflow.sharedViewState.comparison"])
+    view = json.loads(EXPERIMENT_TAGS[f"mlflow.sharedViewState.{VIEW}"])
     assert view["selectedColumns"][:2] == ["metrics.`aod_ndcg_at_20`", "metrics.`aod_recall_at_20`"]
     assert "tags.`changed`" in view["selectedColumns"]
     cards = view["compareRunCharts"]
