@@ -52,7 +52,7 @@ def test_results_without_baselines_are_refused(project):
     sections = {"model": {"architecture": "popularity"}}
     train_study(project / "data" / "windows", project, sections)
     with pytest.raises(
-        DataError, match=r"own\.csv: .*not there.*`dvc repro -f train`, or `dvc pull`"
+        DataError, match=r"own\.csv: .*not there.*`dvc repro -f train`.*`dvc exp apply.*`dvc pull`"
     ):
         summarize_run(tiny_params(sections), project)
 

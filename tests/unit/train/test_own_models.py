@@ -251,7 +251,7 @@ def test_a_damaged_state_is_refused(shop_models, windows, tmp_path):
 
 
 def test_names_of_packages_are_offered_where_one_is_unknown(shop_models):
-    with pytest.raises(ConfigError, match=r"loss\.name: did you mean hinge\? .*top1_max, hinge \("):
+    with pytest.raises(ConfigError, match=r"loss\.name: did you mean hinge\? .*top1_max, hinge, "):
         tiny_params({"loss": {"name": "hinges"}})
     with pytest.raises(ConfigError, match=r"did you mean convolution"):
         build_model(
