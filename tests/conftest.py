@@ -7,13 +7,21 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from dayahead.core.collector import collect_rarely, freeze_and_collect_rarely
 from support.ports import reserved_port
+
+# Half a million objects of imports would be collected again and again: a fifth of the tests' time.
+collect_rarely()
 
 # Triton reads it when it is imported. `make gpu-smoke` sets it to 0: its kernels are compiled.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 # No deadline, because the first call into torch or Dask is slow; fixed examples.
 settings.register_profile("dayahead", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("dayahead")
+
+
+def pytest_collection_finish() -> None:
+    freeze_and_collect_rarely()
 
 
 @pytest.fixture(scope="session")
