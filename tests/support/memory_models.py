@@ -14,6 +14,7 @@ from support.clicks import HOUR, random_clicks
 
 MEMORY_WITH_GPT2 = {"model": {"architecture": "memory", "network": "gpt2"}}
 N_ITEMS = 12
+NOW = Moment(0)
 SIZES = {"item_id": N_ITEMS, "device": 9}
 CONFIG = load_params(Path(__file__).parents[2] / "params.yaml").memory
 """The settings that come with Dayahead."""
@@ -31,9 +32,9 @@ SETTINGS = MemorySettings(
 )
 
 
-def counted(memory, prefixes, candidates, n, end=0):
+def counted(memory, prefixes, candidates, n, moment=NOW):
     """Counts of a memory at candidates below `n`, and their totals."""
-    return sums_of(memory.lookups(prefixes, Moment(end)), candidates, n)
+    return sums_of(memory.lookups(prefixes, moment), candidates, n)
 
 
 def window(seed, position):

@@ -59,13 +59,15 @@ def test_a_prefix_leaves_no_trace_in_the_next_ones():
     assert together[1] == together[3]
 
 
-def test_the_mixture_agrees_with_loops():
+@pytest.mark.parametrize("n_hours", [1, 30])
+def test_the_mixture_agrees_with_loops(n_hours):
     found = memories(random_clicks(5))
+    found.move_to(n_hours * HOUR)
     prefixes = clicks([[B, A]])
     known, sessions, pairs = found.known, found.memories["sessions"], found.pairs
     every = np.arange(14, dtype=np.int32)[None]
-    of_pairs = [counted(pairs, clicks([[item]]), every, 14) for item in (A, B)]
-    near = counted(sessions, prefixes, every, 14, HOUR)
+    of_pairs = [counted(pairs, clicks([[item]]), every, 14, found.moment) for item in (A, B)]
+    near = counted(sessions, prefixes, every, 14, found.moment)
     wanted = candidates.POPULAR_SHARE * known.popularity
     for k, _ in enumerate(CONFIG.neighbour_half_lives):
         share = SHARE / len(CONFIG.neighbour_half_lives)

@@ -17,10 +17,14 @@ from dayahead.model.embeddings import (
     BLOCK_ROWS,
     GrowingEmbedding,
     initial_rows,
+    item_vectors_of_table,
     read_item_vectors,
     with_rows,
 )
+from dayahead.windows.items import ItemTable
+from support.listed_items import VECTOR, Row, table_of
 from support.tiny_settings import tiny_model
+from support.window_folders import day
 
 
 def grown(*sizes, seed=1, dim=5):
@@ -197,6 +201,16 @@ def test_ids_are_cast_to_the_vocabularys_type(tmp_path):
     strings = VOCABULARY.set_column(1, "value", VOCABULARY["value"].cast(pa.string()))
     found = read_item_vectors(write(tmp_path / "v.parquet"), strings, 3)
     assert found.rows.tolist() == [3, 1]
+
+
+def test_a_vector_that_is_listed_after_its_item_is_drawn_is_not_read():
+    x, y = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
+    rows = [Row(1, x), Row(2, y, day=1), Row(3, y, day=1), Row(4)]
+    table = ItemTable(table_of(rows, [2, 3, 4, 5]))
+    drawn_at = [day(0), day(0), day(1), day(0)]
+    found = item_vectors_of_table(table, VECTOR, drawn_at, 3)
+    assert found.rows.tolist() == [0, 2]  # the fourth has zeros, no vector
+    assert found.vectors.tolist() == [[*x], [*y]]
 
 
 @pytest.mark.parametrize(

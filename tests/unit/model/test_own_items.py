@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dayahead.config.baselines import BASELINES
 from dayahead.model.building import build_reminders
-from dayahead.model.own_items import OwnItems, Reminders
+from dayahead.model.own_items import OwnItems, Reminders, Scored, leaving_out
 from support.tiny_settings import baseline, count_window, padded, tiny_params, tiny_statistics
 
 A, B, C, D, E = range(2, 7)
@@ -62,6 +62,15 @@ def test_own_items_of_a_row_depend_on_no_other(sessions):
         found = {item: step for item, step in zip(items, steps, strict=True) if item}
         known = [item for item in session if item > 1]
         assert found == {item: session[::-1].index(item) for item in known}
+
+
+def test_items_are_left_out_by_their_index_and_none_beyond_the_flags():
+    scored = Scored(torch.ones(1, 4), torch.tensor([[A, B, NEW, 0]]), torch.arange(4.0)[None])
+    flags = torch.tensor([False] * B + [True])
+    found = leaving_out(lambda columns, n_known: scored, flags)({}, torch.tensor([1]))
+    assert found.items.tolist() == [[A, 0, NEW, 0]]
+    assert found.item_scores.tolist() == [[0, -torch.inf, 2, 3]]
+    assert torch.equal(found.scores, scored.scores)
 
 
 @pytest.mark.parametrize("architecture", BASELINES)
