@@ -117,6 +117,21 @@ def test_rare_values_are_a_group_together(folder, monkeypatch):
         assert counts[0] == counts[1]
 
 
+def test_the_values_kept_have_most_targets_over_all_windows(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "N_VALUES", 1)
+    days = [[[3, 6]] * 2, [[3, 6]] * 2 + [[1, 4]] * 4 + [[2, 5]], [[3, 6]] * 2, [[3, 6]] * 2]
+    folder = WindowFolder(write_window_folder(tmp_path, days, features=True))
+    found = Segments(folder, ["category"], METRICS, "ndcg_at_5")
+    for number, window in enumerate(folder.windows):
+        ids = [f"{number}-{row:06d}" for row, _ in enumerate(days[number])]
+        ranks = window_ranks([1] * len(ids), [2] * len(ids), ids)
+        found.add(window, "train", ranks, [ranks.ranks])
+    counts = {row.value: [] for row in found.rows()}
+    for row in found.rows():
+        counts[row.value].append(row.n_targets)
+    assert counts == {"0": [2, 2, 2, 2], "(others)": [5]}
+
+
 def test_the_file_has_a_row_for_each_window_and_value(folder, tmp_path):
     rows = list(summed(folder, ["user", "category"]).rows())
     write_segments(tmp_path, METRICS, rows)

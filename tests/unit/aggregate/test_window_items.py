@@ -31,6 +31,11 @@ def test_items_new_items_and_drift(folder):
     ]
 
 
+def test_an_item_that_comes_back_is_not_new(tmp_path):
+    folder = WindowFolder(write_window_folder(tmp_path, [[[1, 2]], [[3, 4]], [[1, 5]]]))
+    assert [items.n_new for items, _ in items_by_window(folder)] == [2, 2, 1]
+
+
 def test_drift_is_of_the_most_popular_items_alone(tmp_path, monkeypatch):
     monkeypatch.setattr("dayahead.aggregate.window_items.N_TOP", 1)
     folder = WindowFolder(write_window_folder(tmp_path, DAYS))
