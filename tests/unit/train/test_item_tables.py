@@ -156,6 +156,15 @@ def test_rows_of_before_the_first_window_fitted_are_in_its_key(windows, tmp_path
     assert [a == b for a, b in both] == [False, False]
 
 
+def test_whether_items_without_a_click_are_candidates_is_in_every_key(windows, tmp_path):
+    plain = write_window_folder(tmp_path / "plain", DAYS, features=True)
+    known, seen = (
+        merge_sections(MEMORY, evaluation={"candidates": name}) for name in ("known", "seen")
+    )
+    assert not {*keys_of(windows, known)} & {*keys_of(windows, seen)}
+    assert keys_of(plain, known) == keys_of(plain, seen)
+
+
 def test_vectors_of_later_windows_are_in_the_first_key_of_a_full_catalogue(windows, tmp_path):
     other = folder_of(tmp_path / "windows", [*ROWS, Row(91, vector(1), day=2)], {0: [NEW], 2: [91]})
     again = folder_of(tmp_path / "again", [*ROWS, Row(91, vector(2), day=2)], {0: [NEW], 2: [91]})
