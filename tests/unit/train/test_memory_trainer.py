@@ -26,7 +26,13 @@ from support.tiny_settings import (
     tiny_study,
     train_study,
 )
-from support.window_folders import day, markov_days, tiny_statistics, write_window_folder
+from support.window_folders import (
+    add_pasts,
+    day,
+    markov_days,
+    tiny_statistics,
+    write_window_folder,
+)
 from support.worker_studies import run_and_record
 
 DAYS = markov_days(n_days=3, sessions_per_day=17, n_items=20)
@@ -261,9 +267,12 @@ def test_new_items_are_read_as_unknown_before_their_fit(tmp_path):
     assert highest == [3, 4, 4, 3]
 
 
-def test_the_early_copy_samples_negatives_by_its_own_half(tmp_path):
+@pytest.mark.parametrize("past", [[], [3, 4, 3]])
+def test_the_early_copy_samples_negatives_by_its_own_half(tmp_path, past):
+    """The targets of its sessions; the events of a user's past are none."""
     days = [[[1, 2]] * 8 + [[3, 4]] * 8, [[1, 2]] * 8]
-    folder = write_window_folder(tmp_path / "windows", days)
+    folder = write_window_folder(tmp_path / "windows", days, features=True)
+    add_pasts(folder, [[past] * len(sessions) for sessions in days], longest=3)
     counts = []
     fit = GradientTrainer.fit
 
@@ -272,6 +281,7 @@ def test_the_early_copy_samples_negatives_by_its_own_half(tmp_path):
         return fit(self, window, epochs, on_step)
 
     sections = merge_sections({"loss": {"name": "sampled_softmax"}}, **MEMORY_WITH_GPT2)
+    sections = merge_sections(sections, model={"past_length": 3})
     with patch.object(GradientTrainer, "fit", fitted):
         train_study(folder, tmp_path / "out", sections, last=day(1))
     assert counts[0] == [0, 8, 0, 0]
