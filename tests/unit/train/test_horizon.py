@@ -9,9 +9,12 @@ import pytest
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.distributed.launch import run_processes
+from dayahead.model.checkpoint import load_model
 from dayahead.outputs.ranks_by_window import read_later_ranks
 from dayahead.outputs.tables import read_ranks
 from dayahead.train.run import Run
+from dayahead.train.saved_model import saved_ranks
+from dayahead.windows.folder import WindowFolder
 from support.live_windows import replaced, rewrite, spread_sessions
 from support.memory_models import MEMORY_WITH_GPT2
 from support.outputs import without_times
@@ -186,6 +189,16 @@ def test_no_rank_of_a_later_window_depends_on_clicks_at_or_after_its_tick(
     assert 0 < is_early.sum() < len(is_early)
     assert np.array_equal(before[is_early], after[is_early])
     assert not np.array_equal(before, after)
+
+
+def test_ticks_count_the_windows_since_the_fit_once_as_a_saved_model_does(windows, tmp_path):
+    ranks = later(run(windows, tmp_path / "out", LIVE, last=day(2)))[day(2)]
+    sections = merge_sections(LIVE, training={"fit_last": False})
+    saved = run(windows, tmp_path / "saved", sections, ONE, last=day(1))
+    stored, folder = load_model(saved / "models", to_fit=False), WindowFolder(windows)
+    assert stored.config.window == day(0)
+    found = saved_ranks(stored, folder, folder.windows[2], "all").ranks
+    assert found.tolist() == ranks.tolist()
 
 
 def test_items_counted_since_the_fit_are_candidates(tmp_path):
