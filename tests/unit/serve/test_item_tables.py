@@ -22,6 +22,7 @@ NOON = START + timedelta(days=2, hours=12)
 OLD = 5
 """Withdrawn on the first day."""
 ENDS = {GONE: NOON, OLD: START}
+STARTS = {NEW: START + timedelta(days=1)}
 MODELS = {
     "transitions": {"architecture": "transitions", "remind": "first"},
     "memory": {"architecture": "memory", "features": ["category"]},
@@ -39,7 +40,8 @@ def study(tmp_path_factory):
         windows = write_window_folder(folder / "windows", DAYS, features=True, listed={0: [NEW]})
         items = [*range(12), NEW]
         rows = [
-            Row(item, (1, item / 9, 0), category=item % 3 + 2, end=ENDS.get(item)) for item in items
+            Row(item, (1, item / 9, 0), 0, item % 3 + 2, STARTS.get(item), ENDS.get(item))
+            for item in items
         ]
         add_items(windows, rows)
         of_evaluation = {"split": "all", "candidates": "known", "predictions": 13}
@@ -87,6 +89,13 @@ def test_a_list_holds_the_items_that_are_available_at_the_time_of_the_session(mo
     assert GONE in items_of(recommender.recommend_after(morning, 13))
     assert GONE not in items_of(recommender.recommend_after(late, 13))
     assert NEW in items_of(recommender.recommend_after(late, 13))
+
+
+def test_a_session_before_the_last_window_s_end_gets_what_was_available_then(models):
+    recommender = Recommender.load(models)
+    sessions = [raw_events([1, 2], n).select(["item_id", "event_time"]) for n in (0, 1)]
+    found = [items_of(recommender.recommend_after(events, 13)) for events in sessions]
+    assert [NEW in items for items in found] == [False, True]
 
 
 def test_items_of_the_session_that_were_withdrawn_are_not_recommended_again(study):
