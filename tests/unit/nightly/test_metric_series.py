@@ -2,7 +2,11 @@
 
 from dayahead.config.loading import validated
 from dayahead.config.nightly import NightlyConfig
+from dayahead.config.params import load_params
 from dayahead.nightly.metric_series import MetricSeries, week_and_best_month
+from dayahead.nightly.refresh import Refresh
+from dayahead.windows.folder import WindowFolder
+from support.pretended_nights import run_nights
 from support.tiny_settings import NIGHTLY
 from support.window_folders import day
 
@@ -63,3 +67,16 @@ def test_a_model_better_than_the_published_one_is_excused():
     own = [0.3] * 10 + [0.25] * 10
     check = checked(own, [0.2] * 20, is_better=True)["max_lead_loss"]
     assert (check.passed, check.is_excused) == (True, True)
+
+
+def test_a_window_with_refused_data_is_no_reference_for_the_metric(root):
+    run_nights(root, 5)
+    folder, params = WindowFolder(root / "data" / "windows"), load_params(root / "params.yaml")
+    whole, without = (
+        Refresh(root, folder, params, refused, {}).series for refused in ({}, {day(2)})
+    )
+    assert [*whole.windows] == [day(1), day(2), day(3), day(4)]
+    assert [*without.windows] == [day(1), day(3), day(4)]
+    assert [*without.own] == [whole.own[0], *whole.own[2:]]
+    for name, values in without.baselines.items():
+        assert len(values) == 3 < len(whole.baselines[name])
