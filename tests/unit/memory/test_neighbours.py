@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dayahead.memory.growth import Growth
 from dayahead.memory.neighbours import SessionMemory
 from dayahead.memory.selection import highest, kth_lowest
+from dayahead.memory.table import Moment
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
 from support.memory_models import CONFIG, SETTINGS, counted
 
@@ -109,7 +110,7 @@ def test_an_unknown_item_finds_nothing():
 def test_values_are_read_at_the_candidates():
     memory = memory_of(clicks([[A, B, C, D]]))
     candidates = np.array([[D, 0, C], [D, 0, C]], np.int32)
-    sums = counted(memory, clicks([[B], [7]]), candidates, 14, HOUR)
+    sums = counted(memory, clicks([[B], [7]]), candidates, 14, Moment(HOUR))
     assert sums.counts[..., 0] == pytest.approx(np.array([[1 / 4, 0, 1 / 2], [0, 0, 0]]))
     assert sums.masses[:, 0] == pytest.approx([1, 0])
 
