@@ -293,15 +293,21 @@ def connections_to(server):
 @pytest.mark.slow
 def test_a_finished_stage_waits_once_for_a_server_that_hangs(project):
     """It accepts connections and never answers; each request costs MLflow's timeout."""
-    with socket.create_server(("127.0.0.1", 0)) as deaf:
+
+    def seconds_with(uri):
+        start = time.time()
         status, output = run_stage(
-            "train",
-            MLFLOW_TRACKING_URI=f"http://127.0.0.1:{deaf.getsockname()[1]}",
-            MLFLOW_HTTP_REQUEST_TIMEOUT="3",
+            "train", MLFLOW_TRACKING_URI=uri, MLFLOW_HTTP_REQUEST_TIMEOUT="3"
         )
         assert status == 0
         assert "does not answer" in output
+        return time.time() - start
+
+    of_imports = seconds_with(NOWHERE)  # which refuses at once
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        seconds = seconds_with(f"http://127.0.0.1:{deaf.getsockname()[1]}")
         assert connections_to(deaf) == 1
+    assert seconds - of_imports < 6
     assert sync_all().failures == {}
 
 
