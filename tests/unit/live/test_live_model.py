@@ -228,7 +228,7 @@ def test_a_model_that_reads_the_past_is_refused(folder):
 
 
 def test_clicks_count_what_their_type_is_worth(windows, tmp_path):
-    """In whatever order they arrive; a click without a type counts 1."""
+    """Whether the model reads the types or not, in any order; a click without one counts 1."""
     typed = tmp_path / "windows"
     shutil.copytree(windows, typed)
     add_types(typed)

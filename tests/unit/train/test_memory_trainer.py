@@ -280,8 +280,8 @@ def test_the_early_copy_samples_negatives_by_its_own_half(tmp_path, past):
         counts.append(self.model.sampler.counts.tolist())
         return fit(self, window, epochs, on_step)
 
-    sections = merge_sections({"loss": {"name": "sampled_softmax"}}, **MEMORY_WITH_GPT2)
-    sections = merge_sections(sections, model={"past_length": 3})
+    sections = {"loss": {"name": "sampled_softmax"}, "model": {"past_length": 3}}
+    sections = merge_sections(sections, **MEMORY_WITH_GPT2)
     with patch.object(GradientTrainer, "fit", fitted):
         train_study(folder, tmp_path / "out", sections, last=day(1))
     assert counts[0] == [0, 8, 0, 0]
