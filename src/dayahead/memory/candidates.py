@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dayahead.memory.clicks import Clicks, Ints
+from dayahead.memory.clicks import Clicks, Flags, Ints
 from dayahead.memory.compiled import compiled
 from dayahead.memory.selection import highest
 from dayahead.memory.table import Columns, Floats32, Level, row_of
@@ -25,109 +25,176 @@ class Proposal(NamedTuple):
     rows: Ints
     """[B, R] keys of the rows; missing ones count as empty."""
     weights: Floats32
-    """[R, K] weight of each row in each of the channels used."""
+    """[W, K] weights of the channels used."""
+    weights_of: Ints
+    """[R] which of these weights each row has."""
+    fades: Floats32
+    """[R] factor of each row."""
     channels: Ints
     """[K] the channels used."""
     doubt: float
     """Prior count of a row: a row with a total of this gets half of its weight."""
 
 
+class _Mixtures(NamedTuple):
+    """Scores of the items in D distinct rows, without their fade."""
+
+    columns: tuple[Columns, Columns]
+    """Items of the cells in both levels of the table."""
+    spans: Ints
+    """[2, D, 3] start and end of each row in the columns, and its start in the scores."""
+    scores: Floats32
+    index: Ints
+    """[B, R] which of these rows each prefix has."""
+    fades: Floats32
+    """[R]"""
+
+
 class _Pool(NamedTuple):
     """Buffers to mix the memories for one prefix."""
 
     mixture: Floats32
-    """[n] score of each item; all 0 between prefixes."""
-    touched: Ints
+    """[n] score of each item that was touched; `start` between prefixes."""
+    touched: Columns
     """[n + 1] items with a score, in the order in which they got one, and room for one more."""
-    popularity: Floats32
-    """[n] 0 for items that must not be candidates."""
+    start: Floats32
+    """[n] negative share of popularity, NaN for items that must not be candidates."""
 
 
-def choose(
-    prefixes: Clicks,
-    proposals: Sequence[Proposal],
-    popularity: Floats32,
-    popular: Ints,
-    n_candidates: int,
-) -> Columns:
-    """Return the best `n_candidates` items [B, C] of each prefix, best first, 0 where fewer.
+class Chooser:
+    """Chooses the candidates of prefixes.
 
-    `popularity` [n] is a share, 0 for items that are not wanted; `popular` are the most popular
-    items. A prefix's own items are candidates even where no session before has them: visitors come
-    back to them.
+    A prefix's own items are candidates even where no session before has them: visitors come back to
+    them.
     """
-    n = len(popularity)
-    pool = _Pool(np.zeros(n, np.float32), np.zeros(n + 1, np.int64), popularity)
-    own = prefixes.latest(N_OWN)
-    return _chosen(own, pool, tuple(proposals), popular, n_candidates)
+
+    def __init__(self, popularity: Floats32, is_seen: Flags, n_candidates: int) -> None:
+        """Choose at most `n_candidates` items, by their `popularity` [n] and the memories.
+
+        Popularity is a share, 0 for items that are not wanted. Items that are not seen are chosen
+        where a memory proposes them, or a prefix has them.
+        """
+        self.n_candidates = n_candidates
+        popular = np.argsort(-popularity * is_seen, kind="stable")[:n_candidates]
+        self._popular: Ints = popular[popularity[popular] * is_seen[popular] > 0]
+        first = np.float32(POPULAR_SHARE) * popularity
+        self._start = np.where(popularity > 0, -first, np.float32(np.nan))
+        has_enough = len(self._popular) == n_candidates
+        # What is below it need not be sorted.
+        self._floor = first[self._popular[-1]] if has_enough else np.float32(0)
+        """A score that enough items have at least."""
+
+    def __call__(self, prefixes: Clicks, proposals: Sequence[Proposal]) -> Columns:
+        """Return the best items [B, C] of each prefix, best first, 0 where there are fewer."""
+        pool = _Pool(self._start.copy(), np.zeros(len(self._start) + 1, np.int32), self._start)
+        mixtures = tuple(_mixtures_of(proposal) for proposal in proposals)
+        own, popular = prefixes.latest(N_OWN), self._popular
+        return _chosen(own, pool, mixtures, popular, self._floor, self.n_candidates)
 
 
-def most_popular(popularity: Floats32, n_items: int) -> Ints:
-    """Return the items with the highest popularity above 0, at most `n_items`, best first."""
-    popular = np.argsort(-popularity, kind="stable")[:n_items]
-    return np.asarray(popular[popularity[popular] > 0])
+def _mixtures_of(proposal: Proposal) -> _Mixtures:
+    """Mix the channels of each row once, however many prefixes read it."""
+    n_weights = len(proposal.weights)
+    keys = proposal.rows * n_weights + proposal.weights_of
+    distinct, index = np.unique(keys, return_inverse=True)
+    spans, scores = _mixed(proposal, *np.divmod(distinct, n_weights))
+    columns = proposal.levels[0].cells.columns, proposal.levels[1].cells.columns
+    return _Mixtures(columns, spans, scores, index.reshape(keys.shape), proposal.fades)
 
 
 @compiled
-def _add(pool: _Pool, n_touched: int, items: Columns | Ints, scores: Floats32) -> int:
+def _mixed(proposal: Proposal, keys: Ints, weights_of: Ints) -> tuple[Ints, Floats32]:
+    """Return spans and scores of rows (see `_Mixtures`)."""
+    channels = proposal.channels
+    spans = np.zeros((2, len(keys), 3), np.int64)
+    totals = np.full((len(keys), len(channels)), np.float32(proposal.doubt))
+    size = 0
+    for at, level in enumerate(proposal.levels):
+        for d in range(len(keys)):
+            row = row_of(level.cells, keys[d])
+            if row >= 0:
+                start, end = level.cells.offsets[row], level.cells.offsets[row + 1]
+                spans[at, d, 0], spans[at, d, 1], spans[at, d, 2] = start, end, size
+                size += end - start
+                totals[d] += level.cells.masses[row][channels] * level.decay[channels]
+    scores = np.zeros(size, np.float32)
+    for at, level in enumerate(proposal.levels):
+        values, decay = level.cells.values, level.decay[channels]
+        for d in range(len(keys)):
+            factors = proposal.weights[weights_of[d]] * decay / totals[d]
+            start, end, to = spans[at, d, 0], spans[at, d, 1], spans[at, d, 2]
+            for i in range(end - start):
+                for k in range(len(factors)):
+                    scores[to + i] += factors[k] * values[start + i, channels[k]]
+    return spans, scores
+
+
+@compiled
+def _add(
+    pool: _Pool, n_touched: int, items: Columns | Ints, scores: Floats32, fade: np.float32
+) -> int:
     """Add to the scores of items in the mixture; return the number of items touched."""
-    mixture, touched, popularity = pool
+    mixture, touched, _ = pool
+    # Without branches, which would be mispredicted too often.
     for i in range(len(items)):
         item = items[i]
-        if popularity[item] > 0:
-            score = mixture[item]
-            # Without a branch, which would be mispredicted too often: the next item touched
-            # overwrites one that is not new.
-            is_new = score == 0
-            touched[n_touched] = item
-            n_touched += is_new
-            # Popularity is added once per item; it is above 0, so 0 means "not yet touched".
-            first = np.float32(POPULAR_SHARE) * popularity[item]
-            mixture[item] = (first if is_new else score) + scores[i]
+        score = mixture[item]
+        # The next item touched overwrites one that is not new. NaN is not, and stays NaN.
+        touched[n_touched] = item
+        n_touched += score < 0
+        mixture[item] = abs(score) + fade * scores[i]
     return n_touched
 
 
 @compiled
-def _add_row(pool: _Pool, n_touched: int, proposal: Proposal, b: int, r: int) -> int:
+def _add_row(pool: _Pool, n_touched: int, mixtures: _Mixtures, b: int, r: int) -> int:
     """Add the items in one of the rows that a memory proposes for prefix b."""
-    key, channels = proposal.rows[b, r], proposal.channels
-    totals = np.full(len(channels), np.float32(proposal.doubt))
-    for level in proposal.levels:
-        row = row_of(level.cells, key)
-        if row >= 0:
-            totals += level.cells.masses[row][channels] * level.decay[channels]
-    for level in proposal.levels:
-        row, cells = row_of(level.cells, key), level.cells
-        if row < 0:
-            continue
-        factors = proposal.weights[r] * level.decay[channels] / totals
-        start, end = cells.offsets[row], cells.offsets[row + 1]
-        scores, values = np.zeros(end - start, np.float32), cells.values[start:end]
-        for i in range(len(scores)):
-            for k in range(len(factors)):
-                scores[i] += factors[k] * values[i, channels[k]]
-        n_touched = _add(pool, n_touched, cells.columns[start:end], scores)
+    d = mixtures.index[b, r]
+    for at, columns in enumerate(mixtures.columns):
+        spans = mixtures.spans
+        start, end, place = spans[at, d, 0], spans[at, d, 1], spans[at, d, 2]
+        scores = mixtures.scores[place : place + end - start]
+        n_touched = _add(pool, n_touched, columns[start:end], scores, mixtures.fades[r])
     return n_touched
+
+
+@compiled
+def _take_near(pool: _Pool, n_touched: int, floor: np.float32) -> tuple[Columns, Floats32]:
+    """Return the items touched whose score is not below a floor, and the scores; clear all."""
+    mixture, touched, start = pool
+    scores, n_near = np.empty(n_touched + 1, np.float32), 0
+    # Clear only the touched items: clearing all n would cost more than scoring the prefix.
+    for i in range(n_touched):
+        item = touched[i]
+        score = mixture[item]
+        mixture[item] = start[item]
+        touched[n_near], scores[n_near] = item, score
+        n_near += score >= floor
+    return touched[:n_near], scores[:n_near]
 
 
 @compiled
 def _chosen(
-    own: Ints, pool: _Pool, proposals: tuple[Proposal, ...], popular: Ints, n_candidates: int
+    own: Ints,
+    pool: _Pool,
+    mixtures: tuple[_Mixtures, ...],
+    popular: Ints,
+    floor: np.float32,
+    n_candidates: int,
 ) -> Columns:
     chosen = np.zeros((len(own), n_candidates), np.int32)
     of_own = np.full(own.shape[1], np.float32(OWN_SHARE))
     no_score = np.zeros(len(popular), np.float32)
+    one = np.float32(1)
     for b in range(len(chosen)):
         n_touched = 0
-        n_touched = _add(pool, n_touched, own[b], of_own)
-        for proposal in proposals:
-            for r in range(proposal.rows.shape[1]):
-                n_touched = _add_row(pool, n_touched, proposal, b, r)
+        n_touched = _add(pool, n_touched, own[b], of_own, one)
+        for each in mixtures:
+            for r in range(each.index.shape[1]):
+                n_touched = _add_row(pool, n_touched, each, b, r)
         # A score of 0: the first touch alone adds the item's popularity.
-        n_touched = _add(pool, n_touched, popular, no_score)
-        touched = pool.touched[:n_touched]
-        best = highest(pool.mixture[touched], n_candidates)
-        chosen[b, : len(best)] = touched[best]
-        # Clear only the touched items: clearing all n would cost more than scoring the prefix.
-        pool.mixture[touched] = 0
+        n_touched = _add(pool, n_touched, popular, no_score, one)
+        near, scores = _take_near(pool, n_touched, floor)
+        best = highest(scores, n_candidates)
+        chosen[b, : len(best)] = near[best]
     return chosen

@@ -13,7 +13,7 @@ from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.core.phases import in_phase
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.memory.attributes import AttributeMemory
-from dayahead.memory.candidates import choose, most_popular
+from dayahead.memory.candidates import Chooser
 from dayahead.memory.categories import CategoryMemory
 from dayahead.memory.clicks import Clicks, Flags, Ints
 from dayahead.memory.content import Content, ContentSource, NewItemSearch
@@ -216,7 +216,7 @@ class Memories:
         popularity[:N_RESERVED] = 0
         if allowed is not None:
             popularity[~allowed] = 0
-        popular = most_popular(popularity * known.is_seen, n_candidates)
+        choose = Chooser(popularity, known.is_seen, n_candidates)
         new_items = self._new_items((popularity > 0) & ~known.is_seen)
 
         @in_phase("memories")
@@ -226,7 +226,7 @@ class Memories:
             clicks = prefixes.after_past() if self.settings.with_past else prefixes
             found = {each.name: each.lookups(clicks, now) for each in self._counts}
             proposals = [p for each in self._counts for p in each.propose(found[each.name])]
-            candidates = choose(clicks, proposals, popularity, popular, n_candidates)
+            candidates = choose(clicks, proposals)
             if new_items is not None:
                 candidates = new_items.add_to(candidates, clicks)
             if self.settings.with_past:

@@ -200,9 +200,12 @@ class SessionMemory(CountMemory):
 
     def propose(self, lookups: Sequence[Lookup]) -> list[Proposal]:
         """Propose the neighbours' items by plain similarity."""
-        plain = np.arange(self.n_masses)
+        plain, same = np.arange(self.n_masses), np.zeros(1, np.int64)
         weights = np.full((1, self.n_masses), SHARE / self.n_masses, np.float32)
-        return [Proposal(each.levels, each.rows, weights, plain, DOUBT) for each in lookups]
+        fades = np.ones(1, np.float32)
+        return [
+            Proposal(each.levels, each.rows, weights, same, fades, plain, DOUBT) for each in lookups
+        ]
 
     def state_dict(self) -> dict[str, Tensor]:
         """Items int32 [N], offsets int64 [S + 1], times and ids int64 [S] of the sessions kept.

@@ -81,8 +81,9 @@ class PairMemory(CountMemory):
         self._weights: Floats32 = weights.astype(np.float32)
         """[REACH, K] weights of a prefix's clicks, the last one first."""
         self._mixed = np.array([nearest(self.channels, *channel) for channel in SHARES])
-        shares = self._weights[:, self._mixed] * np.array(list(SHARES.values()), np.float32)
+        shares = self._weights[:2, self._mixed] * np.array(list(SHARES.values()), np.float32)
         self._mixed_weights = np.ascontiguousarray(shares)
+        """[2, 5] weights of the last click, and of the click before it."""
 
     def add(self, growth: Growth, ages: Floats, elapsed: float) -> None:
         """Let `elapsed` windows pass, then add new clicks; all clicks are `ages` windows old."""
@@ -97,16 +98,15 @@ class PairMemory(CountMemory):
 
     def propose(self, lookups: Sequence[Lookup]) -> list[Proposal]:
         """Propose what followed, preceded and came later."""
-        return [
-            Proposal(
-                each.levels,
-                each.rows,
-                self._mixed_weights[: each.rows.shape[1]],
-                self._mixed,
-                DOUBT,
-            )
-            for each in lookups
-        ]
+        steps = np.arange(REACH)
+        weights_of = np.minimum(steps, 1)
+        fades = (FADE ** (steps - weights_of)).astype(np.float32)
+        found = []
+        for levels, rows, _ in lookups:
+            n = rows.shape[1]
+            of_rows = self._mixed_weights, weights_of[:n], fades[:n]
+            found.append(Proposal(levels, rows, *of_rows, self._mixed, DOUBT))
+        return found
 
     def met(self, n: int, now: Moment) -> tuple[Callable[[Ints], Floats], Floats]:
         """Return how often items, vocabulary indices below `n`, came before or after others.

@@ -18,6 +18,8 @@ FLOOR = 0.02
 """A cell is dropped when none of its channels is above this."""
 LEVEL_RATIO = 8
 """The second level of a table has at most this fraction of the first one's cells."""
+SEARCH_COST = 16
+"""Cells of a row that are read in the time in which one is searched for (measured)."""
 
 
 class Sums(NamedTuple):
@@ -75,9 +77,10 @@ class Lookup(NamedTuple):
         n_channels = self.weights.shape[1]
         counts = np.zeros((*candidates.shape, n_channels), np.float32)
         sums = Sums(counts, np.zeros((len(candidates), n_channels), np.float32))
+        reading = _Reading(sums, candidates, np.full(n, -1, np.int64))
         for cells, decay in self.levels:
             if len(cells.rows):
-                _add_rows(sums, cells, self.rows, self.weights * decay, candidates, n)
+                _add_rows(reading, cells, self.rows, self.weights * decay)
         return sums
 
 
@@ -306,31 +309,60 @@ def row_of(cells: Cells, key: int) -> int:
     return int(row) if row < len(cells.rows) and cells.rows[row] == key else -1
 
 
+class _Reading(NamedTuple):
+    """Sums that are being read from a table."""
+
+    sums: Sums
+    candidates: Columns
+    """[B, C]"""
+    cell_of: Ints
+    """[n] cell of each column in the row that is read; all -1 between rows."""
+
+
 @compiled
-def _add_rows(
-    sums: Sums, cells: Cells, rows: Ints, weights: Floats32, candidates: Columns, n: int
-) -> None:
-    # Names of their own, as Numba counts a reference each time that a tuple's array is read.
-    (counts, masses), (_, offsets, columns, values, totals) = sums, cells
-    cell_of = np.full(n, -1, np.int64)
+def _add_rows(reading: _Reading, cells: Cells, rows: Ints, weights: Floats32) -> None:
     for r in range(rows.shape[1]):
-        weight = weights[r]
-        read, start, end = -1, 0, 0
-        # Prefixes that read the same row follow each other: it is spread out once for all.
-        for b in np.argsort(rows[:, r]):
-            row = row_of(cells, rows[b, r])
-            if row < 0:
-                continue
-            if row != read:
-                cell_of[columns[start:end]] = -1
-                read, start, end = row, offsets[row], offsets[row + 1]
-                cell_of[columns[start:end]] = np.arange(start, end)
-                # Candidate 0 is padding and must match no column.
-                cell_of[0] = -1
-            masses[b] += weight * totals[row]
-            for c in range(candidates.shape[1]):
-                cell = cell_of[candidates[b, c]]
-                if cell >= 0:
-                    for k in range(len(weight)):
-                        counts[b, c, k] += weight[k] * values[cell, k]
+        # Prefixes that read the same row follow each other.
+        order = np.argsort(rows[:, r])
+        first = 0
+        while first < len(order):
+            key, end = rows[order[first], r], first + 1
+            while end < len(order) and rows[order[end], r] == key:
+                end += 1
+            row = row_of(cells, key)
+            if row >= 0:
+                _add_row(reading, cells, row, weights[r], order[first:end])
+            first = end
+
+
+@compiled
+def _add_row(reading: _Reading, cells: Cells, row: int, weight: Floats32, prefixes: Ints) -> None:
+    """Add a row to the sums of the prefixes that read it."""
+    # Names of their own, as Numba counts a reference each time that a tuple's array is read.
+    (counts, masses), candidates, cell_of = reading
+    _, offsets, columns, values, totals = cells
+    start, end = offsets[row], offsets[row + 1]
+    # A long row that few prefixes read is searched; any other is spread out once for all.
+    n_read = len(prefixes) * candidates.shape[1]
+    is_spread = end - start < n_read * SEARCH_COST
+    if is_spread:
+        cell_of[columns[start:end]] = np.arange(start, end)
+        # Candidate 0 is padding and must match no column.
+        cell_of[0] = -1
+    for b in prefixes:
+        masses[b] += weight * totals[row]
+        for c in range(candidates.shape[1]):
+            item = candidates[b, c]
+            cell = cell_of[item] if is_spread else _cell_of(columns, start, end, item)
+            if cell >= 0:
+                for k in range(len(weight)):
+                    counts[b, c, k] += weight[k] * values[cell, k]
+    if is_spread:
         cell_of[columns[start:end]] = -1
+
+
+@compiled
+def _cell_of(columns: Columns, start: int, end: int, item: int) -> int:
+    """Return the cell of an item among those of a row, -1 where it has none or is padding."""
+    cell = start + np.searchsorted(columns[start:end], item)
+    return int(cell) if item > 0 and cell < end and columns[cell] == item else -1

@@ -1,7 +1,11 @@
 """Candidates: own items first, then the mixture; what is not wanted is never among them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dayahead.memory import candidates
 from dayahead.memory.evidence import nearest
@@ -9,16 +13,18 @@ from dayahead.memory.memories import Memories
 from dayahead.memory.neighbours import DOUBT, SHARE
 from dayahead.memory.pairs import DOUBT as PAIR_DOUBT
 from dayahead.memory.pairs import FADE, SHARES
-from support.clicks import HOUR, clicks, random_clicks
+from support.clicks import HOUR, clicks, random_clicks, seeds
 from support.memory_models import CONFIG, SETTINGS, SIZES, counted
 
 A, B, C, D, E, F = range(2, 8)
 
 
-def memories(sessions):
-    found = Memories(SETTINGS)
-    found.grow(SIZES)
-    found.add([sessions], HOUR)
+def memories(*windows, settings=SETTINGS, n_items=12):
+    """Memories that have counted sessions of an hour each."""
+    found = Memories(settings)
+    found.grow(SIZES | {"item_id": n_items})
+    for number, sessions in enumerate(windows, start=1):
+        found.add([sessions], number * HOUR)
     return found
 
 
@@ -57,6 +63,22 @@ def test_a_prefix_leaves_no_trace_in_the_next_ones():
     together = chosen(found, prefixes)
     assert together == [chosen(found, [prefix])[0] for prefix in prefixes]
     assert together[1] == together[3]
+
+
+@given(seed=seeds, n_candidates=st.integers(1, 30))
+def test_few_candidates_are_the_first_of_many(seed, n_candidates):
+    found = memories(random_clicks(seed, n_items=90), n_items=90)
+    prefixes = [[A, B], [C], [A, F, A], [50, 60, 70]]
+    every = chosen(found, prefixes, 90)
+    assert chosen(found, prefixes, n_candidates) == [row[:n_candidates] for row in every]
+
+
+def test_what_was_counted_last_is_read_from_a_level_of_its_own():
+    windows = random_clicks(3), random_clicks(4, n_sessions=2, start=1.0)
+    live = memories(*windows, settings=replace(SETTINGS, tick=HOUR))
+    assert len(live.pairs.table.recent.rows)
+    prefixes = [[A, B, C], [D], [E, A]]
+    assert chosen(live, prefixes) == chosen(memories(*windows), prefixes)
 
 
 @pytest.mark.parametrize("n_hours", [1, 30])

@@ -85,12 +85,13 @@ def test_rows_are_read_at_the_candidates_and_summed_with_their_weights():
     assert sums.masses.tolist() == [[3, 35], [0, 0]]
 
 
-@given(seeds)
-def test_every_prefix_reads_the_sums_of_its_rows(seed):
-    """Also where prefixes share rows, and where a row has no cell."""
+@pytest.mark.parametrize("n_items", [9, 400])
+@given(seed=seeds)
+def test_every_prefix_reads_the_sums_of_its_rows(n_items, seed):
+    """Also where prefixes share rows, where a row has no cell, and where long rows are searched."""
     dice = np.random.default_rng(seed)
-    dense = dice.integers(0, 3, (6, 9, 2)).astype(np.float32)
-    dense[dice.random((6, 9)) < 0.5] = 0
+    dense = dice.integers(0, 3, (6, n_items, 2)).astype(np.float32)
+    dense[dice.random((6, n_items)) < 0.5] = 0
     dense[dice.integers(6)] = 0
     rows, columns = dense.any(2).nonzero()
     lengths = np.bincount(rows, minlength=6)
@@ -103,10 +104,12 @@ def test_every_prefix_reads_the_sums_of_its_rows(seed):
     )
     wanted, weights = dice.integers(0, 8, (7, 3)), np.ones((3, 2), np.float32)
     weights *= 2.0 ** -np.arange(3, dtype=np.float32)[:, None]
-    candidates = np.array([dice.permutation(9)[:4] for _ in range(7)], np.int32)
+    candidates = np.array([dice.permutation(n_items)[:4] for _ in range(7)], np.int32)
     ones = np.ones(2, np.float32)
-    sums = Lookup((Level(cells, ones), Level(cells, 2 * ones)), wanted, weights).sums(candidates, 9)
-    known = np.concatenate([dense, np.zeros((2, 9, 2), np.float32)])[wanted] * weights[:, None]
+    levels = Level(cells, ones), Level(cells, 2 * ones)
+    sums = Lookup(levels, wanted, weights).sums(candidates, n_items)
+    missing = np.zeros((2, n_items, 2), np.float32)
+    known = np.concatenate([dense, missing])[wanted] * weights[:, None]
     every = 3 * known.sum(1)  # [B, n, K], exact in float32
     found = np.take_along_axis(every, candidates[..., None], axis=1) * (candidates > 0)[..., None]
     assert np.array_equal(sums.counts, found)
