@@ -17,6 +17,7 @@ from dayahead.core.files import write_json
 from dayahead.distributed import sharding
 from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.metrics.scores import DenseScores
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import OutputLayer, softmax_loss
 from dayahead.model.own_items import Scored
@@ -169,7 +170,7 @@ def _local_scores(scores: Tensor, shard: Shard, candidates: Tensor) -> Tensor:
 def _without_own(scores: Tensor, n_targets: int) -> Scored:
     """Scores of candidates for sessions without items of their own."""
     no_items = torch.zeros(n_targets, 1, dtype=torch.int64)
-    return Scored(scores, no_items, torch.full((n_targets, 1), -torch.inf))
+    return Scored(DenseScores(scores), no_items, torch.full((n_targets, 1), -torch.inf))
 
 
 def _differences(

@@ -44,7 +44,7 @@ class _Mixtures(NamedTuple):
     spans: Ints
     """[2, D, 3] start and end of each row in the columns, and its start in the scores."""
     scores: Floats32
-    index: Ints
+    numbers: Ints
     """[B, R] which of these rows each prefix has."""
     fades: Floats32
     """[R]"""
@@ -96,10 +96,10 @@ def _mixtures_of(proposal: Proposal) -> _Mixtures:
     """Mix the channels of each row once, however many prefixes read it."""
     n_weights = len(proposal.weights)
     keys = proposal.rows * n_weights + proposal.weights_of
-    distinct, index = np.unique(keys, return_inverse=True)
+    distinct, numbers = np.unique(keys, return_inverse=True)
     spans, scores = _mixed(proposal, *np.divmod(distinct, n_weights))
     columns = proposal.levels[0].cells.columns, proposal.levels[1].cells.columns
-    return _Mixtures(columns, spans, scores, index.reshape(keys.shape), proposal.fades)
+    return _Mixtures(columns, spans, scores, numbers.reshape(keys.shape), proposal.fades)
 
 
 @compiled
@@ -149,7 +149,7 @@ def _add(
 @compiled
 def _add_row(pool: _Pool, n_touched: int, mixtures: _Mixtures, b: int, r: int) -> int:
     """Add the items in one of the rows that a memory proposes for prefix b."""
-    d = mixtures.index[b, r]
+    d = mixtures.numbers[b, r]
     for at, columns in enumerate(mixtures.columns):
         spans = mixtures.spans
         start, end, place = spans[at, d, 0], spans[at, d, 1], spans[at, d, 2]
@@ -190,7 +190,7 @@ def _chosen(
         n_touched = 0
         n_touched = _add(pool, n_touched, own[b], of_own, one)
         for each in mixtures:
-            for r in range(each.index.shape[1]):
+            for r in range(each.numbers.shape[1]):
                 n_touched = _add_row(pool, n_touched, each, b, r)
         # A score of 0: the first touch alone adds the item's popularity.
         n_touched = _add(pool, n_touched, popular, no_score, one)

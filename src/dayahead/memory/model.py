@@ -35,10 +35,11 @@ from dayahead.memory.running import RunningSessions
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.training import HeadTrainer, JointNetwork
 from dayahead.memory.window import Drawing, NetworkScores, OpenWindow
+from dayahead.metrics.scores import FewScores, SharedScores
 
 NetworkUpdate = Callable[[int, int], None]
 """Takes a step of a network by its gradients, given its number and how many there are."""
-MemoryScorer = Callable[[Clicks, NetworkScores | None], Float32[Tensor, "B C"]]
+MemoryScorer = Callable[[Clicks, NetworkScores | None], FewScores]
 """From prefixes, none empty, whose last click is the latest one known, and the network's scores
 where there is a network, to scores of items."""
 _FITS = "n_fits"
@@ -285,7 +286,7 @@ class MemoryModel:
         self, prefixes: Clicks, candidates: Ints, network: NetworkScores | None = None
     ) -> Float32[Tensor, "B C"]:
         """Score items after each prefix once; arguments and scores are those of `scorer`."""
-        return self.scorer(candidates)(prefixes, network)
+        return self.scorer(candidates)(prefixes, network).dense()
 
     def scorer(self, candidates: Ints) -> MemoryScorer:
         """Return a function that scores distinct catalogue indices, until the next fit.
@@ -295,35 +296,34 @@ class MemoryModel:
         allowed = self._allowed(candidates)
         popularity = self.memories.known.popularity
         wanted = torch.from_numpy(candidates).long()
-        fallback = torch.from_numpy(popularity / popularity.max() - 2)
-        column_of = torch.full((len(fallback),), -1)
+        shared = SharedScores(torch.from_numpy(popularity / popularity.max() - 2)[wanted])
+        column_of = torch.full((len(popularity),), -1)
         column_of[wanted] = torch.arange(len(wanted))
         n_ranked = self._n_ranked(allowed)
         awaited = self.window.awaited if self.window and self.memories.reads_all(allowed) else None
         read = self.memories.reader(n_ranked, allowed)
 
         @torch.no_grad()
-        def scores(prefixes: Clicks, network: NetworkScores | None) -> Float32[Tensor, "B C"]:
-            scored = fallback[wanted].repeat(len(prefixes), 1)
+        def scores(prefixes: Clicks, network: NetworkScores | None) -> FewScores:
+            columns, of_head = [], []
             for part in parts(len(prefixes), n_ranked):
                 read_now = prefixes.take(part)
                 found = read(read_now)
                 if awaited and n_ranked == self.settings.config.n_candidates:
                     awaited.offer(read_now, found, allowed)
-                rows, columns, of_head = self._ranked(found, network, part)
-                items = torch.from_numpy(found.candidates).long()[rows, columns]
-                scored[torch.from_numpy(part)[rows], column_of[items]] = of_head
-            return scored
+                columns.append(column_of[torch.from_numpy(found.candidates).long()])
+                of_head.append(self._of_head(found, network, part))
+            return FewScores(shared, torch.cat(columns), torch.cat(of_head))
 
         return scores
 
     def _allowed(self, candidates: Ints) -> Flags:
         return np.isin(np.arange(self.n_items + N_RESERVED), candidates)
 
-    def _ranked(
+    def _of_head(
         self, found: Read, network: NetworkScores | None, part: Ints
-    ) -> tuple[Int[Tensor, " K"], Int[Tensor, " K"], Float[Tensor, " K"]]:
-        """Return rows and columns of the candidates found, and the head's scores, 0 or more."""
+    ) -> Float32[Tensor, "B K"]:
+        """Return the head's scores of the candidates found, 0 or more."""
         positions = Positions(part, np.zeros_like(part))
         examples = self.head.scaled(self._examples(found, network, positions))
         with phase("head"):
@@ -331,9 +331,9 @@ class MemoryModel:
         if not self.head.n_standardised:  # nothing is learned yet: the candidates' own order
             of_head = -torch.arange(of_head.shape[1]).expand_as(of_head).float()
         lowest = of_head.masked_fill(~examples.is_candidate, torch.inf).amin(1, keepdim=True)
-        rows, columns = examples.is_candidate.nonzero(as_tuple=True)
-        # Shifted to 0 or more for each prefix, so that no fallback score can be above the head's.
-        return rows, columns, (of_head - lowest)[rows, columns]
+        # Shifted to 0 or more for each prefix, so that no shared score can be above the head's.
+        scores: Tensor = of_head - lowest
+        return scores
 
     def _n_ranked(self, allowed: NDArray[np.bool_]) -> int:
         """Count the items that the head ranks for each prefix."""

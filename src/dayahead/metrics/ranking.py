@@ -39,7 +39,7 @@ def n_at_least(scores: Float32[Tensor, "B C"], score: Float32[Tensor, "B"]) -> I
         counts.append(is_at_least.sum(1))  # the target itself is one of them
     # A sum is cheap and keeps NaN and infinity. It may also overflow, hence the exact check.
     if not torch.cat(sums).isfinite().all():
-        _check_finite(scores)
+        check_finite(scores)
     return torch.cat(counts).int()
 
 
@@ -48,7 +48,8 @@ def _rows_per_part(scores: Float32[Tensor, "B C"]) -> int:
     return max(1, n_rows if scores.is_cuda else CACHED_SCORES // max(1, n_columns))
 
 
-def _check_finite(scores: Float32[Tensor, "B C"]) -> None:
+def check_finite(scores: Float32[Tensor, "B C"]) -> None:
+    """Raise ScoreError where a score is NaN or infinite."""
     # Two reductions, which NaN passes through: isfinite of all scores would take a second matrix.
     is_finite = scores.amax(dim=1).isfinite() & scores.amin(dim=1).isfinite()  # [B]
     if not is_finite.all():

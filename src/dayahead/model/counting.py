@@ -56,7 +56,7 @@ class Baseline(CountingModel):
     def scorer(self, candidates: Int[Tensor, " C"], *, overwrites: bool = False) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices)."""
         scored = self.session_scorer(candidates)
-        return lambda columns, n_known: scored(columns, n_known).scores
+        return lambda columns, n_known: scored(columns, n_known).scores.dense()
 
 
 class Transitions(Baseline):

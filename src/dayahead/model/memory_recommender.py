@@ -1,27 +1,21 @@
 """The architecture `memory` as a `Model`: converts padded batches to rows of clicks."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from dayahead.config.memory import MemoryConfig
 from dayahead.config.model import ModelSections
 from dayahead.core.columns import (
-    EVENT_TIME,
-    IS_PAST,
-    IS_TARGET,
-    ITEM_ID,
     LATEST_TIME,
     N_RESERVED,
-    WORTH,
 )
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.core.prefixes import prefixed, with_prefix
-from dayahead.core.ragged import offsets_of
 from dayahead.memory.clicks import Clicks, WindowSessions
 from dayahead.memory.collected import Collected
 from dayahead.memory.items import NEVER
@@ -32,13 +26,14 @@ from dayahead.memory.settings import MemorySettings
 from dayahead.memory.table import DecayedTable
 from dayahead.memory.training import MOMENTS
 from dayahead.memory.window import NetworkScores
+from dayahead.metrics.scores import FewScores
 from dayahead.model.inputs import vocabulary_columns
 from dayahead.model.model import CountingModel, Floats, Ints, Padded, PairScorer, associations
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import Columns, Scorer
-from dayahead.model.own_items import Reminders, SessionScorer, with_own_items
+from dayahead.model.own_items import OwnItems, Reminders, Scored, SessionScorer
+from dayahead.model.padded_clicks import clicks_of
 from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
-from dayahead.model.tasks import is_before
 from dayahead.windows.items import ItemTable
 from dayahead.windows.metadata import Statistics
 
@@ -295,11 +290,10 @@ class MemoryRecommender(CountingModel):
 
     def scorer(self, candidates: Int[Tensor, " C"], *, overwrites: bool = False) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices)."""
-        of_prefixes = self.memory.scorer(candidates.cpu().numpy())
+        few_scores = self._few_scorer(candidates)
 
         def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Float[Tensor, "B C"]:
-            network = self._network_after(columns, n_known)
-            return of_prefixes(self._clicks(columns, n_known), network)
+            return few_scores(columns, n_known).dense()
 
         return scores
 
@@ -311,10 +305,25 @@ class MemoryRecommender(CountingModel):
         Own items that no session had before have no features for the head. Where sessions often end
         with an item they had, they come first, as in the baselines, else last.
         """
+        few_scores, candidates = self._few_scorer(candidates), candidates.cpu()
         reminders = self.reminders.after_fit(*self.ends.tolist())
-        return with_own_items(
-            self.scorer(candidates, overwrites=overwrites), candidates, reminders.of_others
-        )
+
+        def scored(columns: Columns, n_known: Int[Tensor, " B"]) -> Scored:
+            scores, own = few_scores(columns, n_known), OwnItems.of(columns, n_known, candidates)
+            return Scored(scores, own.items * own.is_other, reminders.of_others(scores, own))
+
+        return scored
+
+    def _few_scorer(
+        self, candidates: Int[Tensor, " C"]
+    ) -> Callable[[Columns, Int[Tensor, " B"]], FewScores]:
+        of_prefixes = self.memory.scorer(candidates.cpu().numpy())
+
+        def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> FewScores:
+            network = self._network_after(columns, n_known)
+            return of_prefixes(self._clicks(columns, n_known), network)
+
+        return scores
 
     def explain(
         self, columns: Columns, n_known: Int[Tensor, " 1"], items: Ints, candidates: Ints
@@ -350,33 +359,7 @@ class MemoryRecommender(CountingModel):
         return scores
 
     def _clicks(self, columns: Columns, lengths: Int[Tensor, " B"]) -> Clicks:
-        """Return the events of padded sessions row after row; the user's past is kept apart."""
-        is_event = is_before(lengths, columns[ITEM_ID]).cpu()
-        if IS_PAST not in columns:
-            return self._rows(columns, is_event)
-        is_past = columns[IS_PAST].cpu() == 1
-        past = self._rows(columns, is_event & is_past)
-        return replace(self._rows(columns, is_event & ~is_past), past=past)
-
-    def _rows(self, columns: Columns, is_chosen: Bool[Tensor, "B L"]) -> Clicks:
-        """Return the chosen events of padded sessions row after row."""
-        items, times, *categories = (
-            columns[name].cpu()[is_chosen].numpy()
-            for name in (ITEM_ID, EVENT_TIME, *self.categories)
-        )
-        values = np.array(categories, np.int64).reshape(len(categories), len(items)).T
-        worth, is_target = (
-            columns[name].cpu()[is_chosen].numpy() if name in columns else None
-            for name in (WORTH, IS_TARGET)
-        )
-        return Clicks(
-            items,
-            times,
-            values,
-            offsets_of(is_chosen.sum(1).numpy()),
-            worth=None if worth is None else worth.astype(np.float64),
-            is_target=None if is_target is None else is_target == 1,
-        )
+        return clicks_of(columns, lengths, self.categories)
 
 
 def _vectors_read(config: MemoryConfig, statistics: Statistics) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dayahead.config.model import Remind
 from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED
+from dayahead.metrics.scores import DenseScores, Scores
 from dayahead.model.output_layer import Columns, Scorer
 
 FIRST_STEP = {"keep": 0, "drop_consecutive": 1}
@@ -39,15 +40,16 @@ class OwnItems:
         """Find them in padded sessions [B, L], of which `n_known` events each are known.
 
         Items of the user's past, and unknown items without an index, do not count. `candidates`
-        are ascending.
+        are ascending, and on the device that finds them.
         """
-        items = columns[ITEM_ID]
+        device = candidates.device
+        items, n_known = columns[ITEM_ID].to(device), n_known.to(device)
         steps = torch.arange(items.shape[1], device=items.device)
         at = n_known[:, None] - 1 - steps  # [B, L], backwards
         latest = items.gather(1, at.clamp(min=0)).long()
         is_own = (at >= 0) & (latest >= N_RESERVED)
         if IS_PAST in columns:
-            is_own &= columns[IS_PAST].gather(1, at.clamp(min=0)) != 1
+            is_own &= columns[IS_PAST].to(device).gather(1, at.clamp(min=0)) != 1
         is_same = (latest[:, :, None] == latest[:, None, :]).tril(-1) & is_own[:, None, :]
         is_own &= ~is_same.any(2)  # no later event has the item
         return cls(
@@ -67,8 +69,8 @@ class OwnItems:
 class Scored:
     """Scores of the candidates, and of the session's items that are not candidates."""
 
-    scores: Float[Tensor, "E C"]
-    """Scores of this process's candidates, after the prefixes of all processes."""
+    scores: Scores
+    """[E, C] scores of this process's candidates, after the prefixes of all processes."""
     items: Int[Tensor, "B N"]
     """Further candidates of this process's prefixes: their own items; 0 where there are fewer."""
     item_scores: Float[Tensor, "B N"]
@@ -143,16 +145,16 @@ class Reminders:
         scores[rows, columns] = torch.where(is_reminded, values, known)[rows, at]
         return torch.where(own.is_other & is_reminded, values, others)
 
-    def of_others(self, scores: Float[Tensor, "B C"], own: OwnItems) -> Float[Tensor, "B N"]:
+    def of_others(self, scores: Scores, own: OwnItems) -> Float[Tensor, "B N"]:
         """Return the scores of own items without a column; those of the candidates stay.
 
         The rule first ranks them above all candidates, any other one below.
         """
-        lowest = torch.full(own.items.shape, -torch.inf, device=scores.device)
+        lowest = torch.full(own.items.shape, -torch.inf)
         if self.rule != "first":
             return lowest
         is_reminded = own.is_other & (own.steps >= self._first_step(own))
-        return torch.where(is_reminded, _highest(scores) + own.positions, lowest)
+        return torch.where(is_reminded, _highest(scores.best(1)[1]) + own.positions, lowest)
 
     def _first_step(self, own: OwnItems) -> int:
         """Return the events from a session's end to the first item that may come again."""
@@ -179,14 +181,13 @@ def with_own_items(
 
     def scored(columns: Columns, n_known: Int[Tensor, " B"]) -> Scored:
         scores = scorer(columns, n_known)
-        device = scores.device  # that of the model; sessions may be on another one
-        read = {name: columns[name].to(device) for name in (ITEM_ID, IS_PAST) if name in columns}
-        own = OwnItems.of(read, n_known.to(device), candidates.to(device))
+        # On the device of the model; sessions may be on another one.
+        own = OwnItems.of(columns, n_known, candidates.to(scores.device))
         if reminders is None:
             item_scores = scores.new_full(own.items.shape, -torch.inf)
         else:
             item_scores = reminders(scores, own)
-        return Scored(scores, own.items * own.is_other, item_scores)
+        return Scored(DenseScores(scores), own.items * own.is_other, item_scores)
 
     return scored
 

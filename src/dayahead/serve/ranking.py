@@ -184,7 +184,7 @@ def rank_sessions(model: RankingModel, asked: Asked, allowed: Filter) -> Ranked:
         # One more column: some tasks predict at the position of the next event.
         inputs = {name: pad(values, (0, 1)) for name, values in batch.columns.items()}
         scored = model.scorer(inputs, batch.lengths)
-        columns, scores = top_columns(allowed(scored.scores, rows), k)
+        columns, scores = top_columns(allowed(scored.scores.dense(), rows), k)
         more = scored.items, allowed.of_own_items(scored, rows)
         keep(rows, *merged(model.candidates[columns], scores, *more, k))
     for rows in _batches(np.flatnonzero(is_popular), sessions, size):

@@ -240,11 +240,11 @@ class ShardedRanking:
         own_scores = scored.item_scores.masked_fill(~is_own, -torch.inf).amax(1)
         if self.shard.is_whole:
             # A target that is no candidate has -inf among the scores, but may be an own item.
-            target_scores = ranking.scores_at(scored.scores, columns).maximum(own_scores)
-            counts = ranking.n_at_least(scored.scores, target_scores)
-            top = ranking.top_columns(scored.scores, self.n_best)
+            target_scores = scored.scores.at(columns).maximum(own_scores)
+            counts = scored.scores.n_at_least(target_scores)
+            top = scored.scores.best(self.n_best)
         else:
-            counts, top = self._sharded(scored.scores, columns)
+            counts, top = self._sharded(scored.scores.dense(), columns)
             target_scores = own_scores.where(columns < 0, torch.inf)  # no own item has a score
         is_at_least = (scored.item_scores >= target_scores[:, None]) & (scored.items > 0)
         is_candidate = (columns >= 0) | is_own.any(1)

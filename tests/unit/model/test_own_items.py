@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.config.baselines import BASELINES
+from dayahead.metrics.scores import DenseScores
 from dayahead.model.building import build_reminders
 from dayahead.model.own_items import OwnItems, Reminders, Scored, leaving_out
 from support.tiny_settings import baseline, count_window, padded, tiny_params, tiny_statistics
@@ -38,7 +39,7 @@ def best_first(architecture, session, candidates=CANDIDATES, log=LOG, **settings
     rows, n_known = padded([session, [A]])
     columns = {"item_id": rows, "event_time": torch.full_like(rows, 10**12)}
     scored = model.session_scorer(candidates)(columns, n_known)
-    found = dict(zip(candidates.tolist(), scored.scores[0].tolist(), strict=True))
+    found = dict(zip(candidates.tolist(), scored.scores.dense()[0].tolist(), strict=True))
     others = zip(scored.items[0].tolist(), scored.item_scores[0].tolist(), strict=True)
     found |= {item: score for item, score in others if item and score > -torch.inf}
     return sorted(found, key=found.get, reverse=True)
@@ -65,12 +66,13 @@ def test_own_items_of_a_row_depend_on_no_other(sessions):
 
 
 def test_items_are_left_out_by_their_index_and_none_beyond_the_flags():
-    scored = Scored(torch.ones(1, 4), torch.tensor([[A, B, NEW, 0]]), torch.arange(4.0)[None])
+    scores = DenseScores(torch.ones(1, 4))
+    scored = Scored(scores, torch.tensor([[A, B, NEW, 0]]), torch.arange(4.0)[None])
     flags = torch.tensor([False] * B + [True])
     found = leaving_out(lambda columns, n_known: scored, flags)({}, torch.tensor([1]))
     assert found.items.tolist() == [[A, 0, NEW, 0]]
     assert found.item_scores.tolist() == [[0, -torch.inf, 2, 3]]
-    assert torch.equal(found.scores, scored.scores)
+    assert found.scores is scores
 
 
 @pytest.mark.parametrize("architecture", BASELINES)
@@ -134,7 +136,7 @@ def test_popularity_is_one_list_for_all_unless_another_rule_is_set():
     count_window(model, log)  # each session repeats an item
     rows, n_known = padded([[B, NEW], [D]])
     found = model.session_scorer(CANDIDATES)({"item_id": rows}, n_known)
-    assert torch.equal(found.scores[0], found.scores[1])
+    assert torch.equal(*found.scores.dense())
     assert found.item_scores.isinf().all()
     boosted = tiny_params({"model": {"architecture": "popularity", "remind": "boost"}}).model
     assert build_reminders(boosted, tiny_statistics()).rule == "boost"
@@ -195,7 +197,7 @@ def test_auto_goes_by_the_share_of_sessions_that_end_with_an_item_of_their_own(
         found, wanted = (
             one.session_scorer(CANDIDATES)({"item_id": rows}, n_known) for one in (each, fixed)
         )
-        assert torch.equal(found.scores, wanted.scores)
+        assert torch.equal(found.scores.dense(), wanted.scores.dense())
         assert torch.equal(found.item_scores, wanted.item_scores)
 
 

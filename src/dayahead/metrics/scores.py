@@ -1,0 +1,144 @@
+"""Scores of candidates after prefixes: of each one, or of a few above those that all share."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from jaxtyping import Float32, Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from dayahead.metrics.ranking import check_finite, n_at_least, scores_at, top_columns
+
+Top = tuple[Int[Tensor, "B K"], Float32[Tensor, "B K"]]
+"""Columns of the best-scored candidates, best first, and their scores."""
+
+
+class Scores(Protocol):
+    """Scores [B, C] of C candidates after B prefixes, and what is ranked by them."""
+
+    def dense(self) -> Float32[Tensor, "B C"]:
+        """Return every score."""
+
+    def to(self, device: torch.device) -> "Scores":
+        """Move everything to a device."""
+
+    def at(self, columns: Int[Tensor, " B"]) -> Float32[Tensor, " B"]:
+        """Return the score at a column of each row, -inf where the column is -1."""
+
+    def n_at_least(self, score: Float32[Tensor, " B"]) -> Int[Tensor, " B"]:
+        """Count each row's candidates with at least a score, as `ranking.n_at_least`.
+
+        Raises:
+            ScoreError: a score is NaN or infinite.
+        """
+
+    def best(self, k: int) -> Top:
+        """Return the best columns and their scores, as `ranking.top_columns`."""
+
+
+@dataclass(frozen=True)
+class DenseScores:
+    """A score for each candidate after each prefix."""
+
+    scores: Float32[Tensor, "B C"]
+
+    def dense(self) -> Float32[Tensor, "B C"]:
+        """Return every score."""
+        return self.scores
+
+    def to(self, device: torch.device) -> "DenseScores":
+        """Move everything to a device."""
+        return DenseScores(self.scores.to(device))
+
+    def at(self, columns: Int[Tensor, " B"]) -> Float32[Tensor, " B"]:
+        """Return the score at a column of each row, -inf where the column is -1."""
+        return scores_at(self.scores, columns)
+
+    def n_at_least(self, score: Float32[Tensor, " B"]) -> Int[Tensor, " B"]:
+        """Count each row's candidates with at least a score."""
+        return n_at_least(self.scores, score)
+
+    def best(self, k: int) -> Top:
+        """Return the best columns and their scores."""
+        return top_columns(self.scores, k)
+
+
+class SharedScores:
+    """Scores [C] that candidates have after every prefix."""
+
+    def __init__(self, scores: Float32[Tensor, " C"]) -> None:
+        self.scores = scores
+        self.padded = pad(scores, (0, 1), value=-torch.inf)
+        """[C + 1] so that column -1 reads -inf."""
+
+    @cached_property
+    def ascending(self) -> Float32[Tensor, " C"]:
+        """The sorted scores."""
+        return self.scores.sort().values
+
+    @cached_property
+    def order(self) -> Int[Tensor, " C"]:
+        """All columns, best first; of equal ones the lower column."""
+        return self.scores.sort(descending=True, stable=True).indices
+
+    def to(self, device: torch.device) -> "SharedScores":
+        """Move everything to a device."""
+        return self if self.scores.device == device else SharedScores(self.scores.to(device))
+
+
+@dataclass(frozen=True)
+class FewScores:
+    """Scores of a few candidates after each prefix; all others have those that prefixes share.
+
+    Ranking costs as much as there are few, however large the catalogue is.
+    """
+
+    shared: SharedScores
+    columns: Int[Tensor, "B K"]
+    """Distinct columns with a score of their own; -1 where a prefix has fewer."""
+    scores: Float32[Tensor, "B K"]
+
+    def dense(self) -> Float32[Tensor, "B C"]:
+        """Return every score."""
+        dense = self.shared.scores.repeat(len(self.columns), 1)
+        rows, places = (self.columns >= 0).nonzero(as_tuple=True)
+        dense[rows, self.columns[rows, places]] = self.scores[rows, places]
+        return dense
+
+    def to(self, device: torch.device) -> "FewScores":
+        """Move everything to a device."""
+        shared = self.shared.to(device)
+        return FewScores(shared, self.columns.to(device), self.scores.to(device))
+
+    def at(self, columns: Int[Tensor, " B"]) -> Float32[Tensor, " B"]:
+        """Return the score at a column of each row, -inf where the column is -1."""
+        is_same = (self.columns == columns[:, None]) & (self.columns >= 0)
+        own = self.scores.masked_fill(~is_same, -torch.inf).amax(1)
+        return own.where(is_same.any(1), self.shared.padded[columns])
+
+    def n_at_least(self, score: Float32[Tensor, " B"]) -> Int[Tensor, " B"]:
+        """Count each row's candidates with at least a score."""
+        is_own, shared = self.columns >= 0, self.shared.ascending
+        if not (self.scores[is_own].isfinite().all() and shared.isfinite().all()):
+            check_finite(self.dense())
+        n_shared = len(shared) - torch.searchsorted(shared, score)
+        is_counted_twice = is_own & (self.shared.padded[self.columns] >= score[:, None])
+        is_at_least = is_own & (self.scores >= score[:, None])
+        return (n_shared - is_counted_twice.sum(1) + is_at_least.sum(1)).int()
+
+    def best(self, k: int) -> Top:
+        """Return the best columns and their scores."""
+        k = min(k, len(self.shared.scores))
+        # Enough of the others, however many of them have a score of their own.
+        others = self.shared.order[: k + self.columns.shape[1]].expand(len(self.columns), -1)
+        columns = torch.cat([self.columns, others], 1)
+        scores = torch.cat([self.scores, self.shared.padded[others]], 1)
+        columns, order = columns.sort(
+            stable=True, dim=1
+        )  # an own score comes before the shared one
+        is_out = columns < 0
+        is_out[:, 1:] |= columns[:, 1:] == columns[:, :-1]
+        best, highest = top_columns(scores.gather(1, order).masked_fill(is_out, -torch.inf), k)
+        return columns.gather(1, best), highest
