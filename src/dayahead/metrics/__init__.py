@@ -1,1 +1,1 @@
-"""Ranks from scores, metrics from ranks, and the tables that hold both."""
+"""Scores of candidates, ranks from scores, and metrics from ranks."""

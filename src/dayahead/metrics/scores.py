@@ -135,9 +135,8 @@ class FewScores:
         others = self.shared.order[: k + self.columns.shape[1]].expand(len(self.columns), -1)
         columns = torch.cat([self.columns, others], 1)
         scores = torch.cat([self.scores, self.shared.padded[others]], 1)
-        columns, order = columns.sort(
-            stable=True, dim=1
-        )  # an own score comes before the shared one
+        # A candidate's own score comes before the shared one, which is left out.
+        columns, order = columns.sort(stable=True, dim=1)
         is_out = columns < 0
         is_out[:, 1:] |= columns[:, 1:] == columns[:, :-1]
         best, highest = top_columns(scores.gather(1, order).masked_fill(is_out, -torch.inf), k)
