@@ -10,8 +10,9 @@ import numpy as np
 from dayahead.core.columns import N_RESERVED
 from dayahead.core.ragged import row_of_each
 from dayahead.memory.clicks import Clicks, Flags, Ints, among
-from dayahead.memory.memories import Read, Reader
+from dayahead.memory.memories import MEMORIES, Read, Reader
 from dayahead.memory.outline import Positions
+from dayahead.memory.threads import in_threads
 
 CELLS = 40_000
 """Maximum number of candidates, over all prefixes, that are read at once: bounds memory."""
@@ -56,13 +57,18 @@ class AwaitedExamples:
     def read(self, reader: Reader, n_candidates: int) -> Iterator[tuple[Positions, Read]]:
         """Yield positions and what is found there, part by part; read what was not found yet."""
         every = [np.concatenate(each) for each in zip(*self._found, strict=True)]
-        for part in parts(len(self.prefixes), n_candidates):
+
+        def read(part: Ints) -> Read:
             places = self._place[part]
             is_missing = places < 0
             found = reader(self.prefixes.take(part[is_missing]))
-            if every and not is_missing.all():
-                known = Read(*(each[places[~is_missing]] for each in every))
-                found = _merged(known, found, is_missing)
+            if not every or is_missing.all():
+                return found
+            known = Read(*(each[places[~is_missing]] for each in every))
+            return _merged(known, found, is_missing)
+
+        cut = parts(len(self.prefixes), n_candidates)
+        for part, found in zip(cut, in_threads(read, cut, MEMORIES), strict=True):
             yield self.positions.take(part), found
 
 

@@ -47,6 +47,9 @@ class Read(NamedTuple):
 
 
 Reader = Callable[[Clicks], Read]
+"""May be called by several threads at once."""
+MEMORIES = "memories"
+"""Phase in which memories are read."""
 
 
 class Memories:
@@ -219,7 +222,6 @@ class Memories:
         choose = Chooser(popularity, known.is_seen, n_candidates)
         new_items = self._new_items((popularity > 0) & ~known.is_seen)
 
-        @in_phase("memories")
         def read(prefixes: Clicks) -> Read:
             prefixes = prefixes.known([*self.is_known.values()])
             # Search and candidates read past and prefix as one sequence; features keep them apart.

@@ -26,13 +26,14 @@ from dayahead.memory.explain import contributions, mean_gradients
 from dayahead.memory.gate import Gate
 from dayahead.memory.head import Head, Mixture
 from dayahead.memory.head_examples import Examples, Replay
-from dayahead.memory.memories import Memories, Read
+from dayahead.memory.memories import MEMORIES, Memories, Read
 from dayahead.memory.network import NETWORK, log_softmax
 from dayahead.memory.outline import Positions
 from dayahead.memory.own import IS_OWN
 from dayahead.memory.pairs import REACH
 from dayahead.memory.running import RunningSessions
 from dayahead.memory.settings import MemorySettings
+from dayahead.memory.threads import in_threads
 from dayahead.memory.training import HeadTrainer, JointNetwork
 from dayahead.memory.window import Drawing, NetworkScores, OpenWindow
 from dayahead.metrics.scores import FewScores, SharedScores
@@ -306,11 +307,12 @@ class MemoryModel:
         @torch.no_grad()
         def scores(prefixes: Clicks, network: NetworkScores | None) -> FewScores:
             columns, of_head = [], []
-            for part in parts(len(prefixes), n_ranked):
-                read_now = prefixes.take(part)
-                found = read(read_now)
+            cut = parts(len(prefixes), n_ranked)
+            taken = [prefixes.take(part) for part in cut]
+            reads = in_threads(read, taken, MEMORIES)
+            for part, clicks, found in zip(cut, taken, reads, strict=True):
                 if awaited and n_ranked == self.settings.config.n_candidates:
-                    awaited.offer(read_now, found, allowed)
+                    awaited.offer(clicks, found, allowed)
                 columns.append(column_of[torch.from_numpy(found.candidates).long()])
                 of_head.append(self._of_head(found, network, part))
             return FewScores(shared, torch.cat(columns), torch.cat(of_head))
@@ -320,10 +322,8 @@ class MemoryModel:
     def _allowed(self, candidates: Ints) -> Flags:
         return np.isin(np.arange(self.n_items + N_RESERVED), candidates)
 
-    def _of_head(
-        self, found: Read, network: NetworkScores | None, part: Ints
-    ) -> Float32[Tensor, "B K"]:
-        """Return the head's scores of the candidates found, 0 or more."""
+    def _of_head(self, found: Read, network: NetworkScores | None, part: Ints) -> Tensor:
+        """Return the head's scores [B, K] of the candidates found, 0 or more."""
         positions = Positions(part, np.zeros_like(part))
         examples = self.head.scaled(self._examples(found, network, positions))
         with phase("head"):

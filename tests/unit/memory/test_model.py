@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 
 from dayahead.core.errors import ConfigError, TrainingError
+from dayahead.memory import awaited
 from dayahead.memory.model import MemoryModel
 from dayahead.memory.outline import Positions
 from support.clicks import HOUR, clicks, prefixes_of, random_clicks, seeds
@@ -61,6 +62,22 @@ def test_a_prefix_is_scored_the_same_among_any_others():
     )
     alone = model.scores(PREFIXES.take(np.array([7])), EVERY)
     assert alone[0] == pytest.approx(together[7], abs=1e-5)
+
+
+@pytest.mark.parametrize("tick", [0, HOUR // 4])
+def test_threads_change_nothing(monkeypatch, tick):
+    """In small parts, of which there is one for each thread at a time."""
+    monkeypatch.setattr(awaited, "CELLS", 5 * SMALL.n_candidates)
+    before = torch.get_num_threads()
+    found = []
+    for n_threads in (1, 3):
+        torch.set_num_threads(n_threads)
+        model = fitted(window(0, 0), window(1, 1), tick=tick, gap=HOUR)
+        found.append((model, model.scores(PREFIXES, EVERY)))
+    torch.set_num_threads(before)
+    (one, scores), (other, others) = found
+    assert equal_states(one, other)
+    assert torch.equal(scores, others)
 
 
 def test_a_state_does_not_change_with_the_model():

@@ -1,0 +1,33 @@
+"""Work on parts in as many threads as the process has; compiled loops run side by side."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+from dayahead.core.phases import phase
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+def in_threads(
+    work: Callable[[Part], Result], parts: Sequence[Part], name: str
+) -> Iterator[Result]:
+    """Yield the result of each part, in order, as a phase of this name.
+
+    At most one result per thread is held: what is yielded must not depend on other parts.
+    """
+    n_threads = min(torch.get_num_threads(), len(parts))
+    if n_threads <= 1:
+        for part in parts:
+            with phase(name):
+                result = work(part)
+            yield result
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        for start in range(0, len(parts), n_threads):
+            with phase(name):
+                results = [*pool.map(work, parts[start : start + n_threads])]
+            yield from results
