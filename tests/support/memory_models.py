@@ -37,6 +37,11 @@ def counted(memory, prefixes, candidates, n, moment=NOW):
     return sums_of(memory.lookups(prefixes, moment), candidates, n)
 
 
+def channel_of(channels, kind, windows):
+    """Index of the channel of a kind with this half-life."""
+    return [(each.kind, each.half_life.windows) for each in channels].index((kind, windows))
+
+
 def window(seed, position):
     """Sessions of the hour that starts at `position`, and its end."""
     return random_clicks(seed, n_items=N_ITEMS, start=position), (position + 1) * HOUR

@@ -168,7 +168,12 @@ def channels(**half_lives: Sequence[HalfLife]) -> tuple[Channel, ...]:
     return tuple(Channel(kind, each) for kind, values in half_lives.items() for each in values)
 
 
-def nearest(among: Sequence[Channel], kind: str, windows: float) -> int:
-    """Return the index of the channel of a kind whose half-life is nearest, by their ratio."""
-    of_kind = [index for index, each in enumerate(among) if each.kind == kind]
-    return min(of_kind, key=lambda index: abs(np.log(among[index].half_life.windows / windows)))
+def middle(among: Sequence[Channel], kind: str) -> int:
+    """Return the index of a kind's channel with the middle half-life, the longer one of two."""
+    of_kind = of(among, kind)
+    return of_kind[len(of_kind) // 2]
+
+
+def of(among: Sequence[Channel], kind: str) -> list[int]:
+    """Return the indices of a kind's channels, shorter half-lives first."""
+    return [index for index, each in enumerate(among) if each.kind == kind]

@@ -10,12 +10,17 @@ from torch import Tensor
 
 from dayahead.core.columns import N_RESERVED
 from dayahead.memory.clicks import Ints
-from dayahead.memory.evidence import CandidateBatch, Memory, channels, nearest
+from dayahead.memory.evidence import CandidateBatch, Memory, channels, of
 from dayahead.memory.growth import Growth
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.table import Floats, Floats32, Moment
 
 NEVER = np.iinfo(np.int64).min
+FIRST_WEIGHT = 0.05
+"""Weight of a click that may be a session's first in the share of future clicks."""
+DOUBT = 20.0
+"""Clicks within a half-life that give its shares half of their weight."""
+MINUTE = 60_000_000
 KINDS = ("clicks", "later", "end")
 """What is counted: an item's clicks; those after a session's first; a session's last."""
 
@@ -91,16 +96,20 @@ class ItemMemory(Memory):
     def _popularity(self, counts: Floats32, n_old: int) -> Floats:
         """[n] smoothed share of each item in the clicks after a session's first; sums to 1.
 
-        New items without a click, which have no share yet, are no part of the sum.
+        The mean of the shares within all half-lives, those that hold few clicks weighing less. New
+        items without a click, which have no share yet, are no part of the sum.
         """
-        later, clicks = nearest(self.channels, "later", 1.0), nearest(self.channels, "clicks", 2.0)
-        weighted = counts[:, later] + 0.05 * counts[:, clicks].astype(np.float64)
+        weighted = counts[:, of(self.channels, "later")].astype(np.float64)
+        weighted += FIRST_WEIGHT * counts[:, of(self.channels, "clicks")].mean(1, keepdims=True)
+        totals = weighted.sum(0)
         # Above 0 for every item: features take the logarithm of shares.
-        smoothed = weighted + 0.01 * self.is_seen + 1e-6
+        smoothed = weighted + 0.01 * self.is_seen[:, None] + 1e-6
         smoothed[:N_RESERVED] = 1e-6
         is_part = self.is_seen
         is_part[: N_RESERVED + n_old] = True
-        return np.asarray(smoothed / smoothed[is_part].sum())
+        shares = smoothed / smoothed[is_part].sum(0)
+        weights = (totals + 1e-6) / (totals + DOUBT)
+        return np.asarray(shares @ (weights / weights.sum()))
 
     def known(self, now: Moment, unit: int, n_old: int) -> ItemFeatures:
         """Return the features at a time.
@@ -114,8 +123,8 @@ class ItemMemory(Memory):
         counts = self.counts * decay.astype(np.float32)
         times = np.stack([self.first, self.latest], axis=1)
         ages = np.maximum(end - np.where(times == NEVER, end, times), 0) / unit
-        # The offsets keep logarithms finite: counts and ages may be 0.
-        logs = np.log(np.concatenate([counts + 0.1, ages + 0.02], axis=1))
+        # The offsets keep logarithms finite: counts and ages may be 0. In news a minute matters.
+        logs = np.log(np.concatenate([counts + 0.1, ages + MINUTE / unit], axis=1))
         popularity = self._popularity(counts, n_old).astype(np.float32)
         return ItemFeatures(logs.astype(np.float32), popularity, self.is_seen)
 

@@ -10,7 +10,7 @@ from dayahead.core.ragged import step_of_each
 from dayahead.memory.candidates import Proposal
 from dayahead.memory.clicks import Clicks, Flags, Ints
 from dayahead.memory.compiled import compiled
-from dayahead.memory.evidence import CountMemory, channels, log_share, nearest
+from dayahead.memory.evidence import CountMemory, channels, log_share, middle, of
 from dayahead.memory.growth import Growth
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.table import (
@@ -38,16 +38,8 @@ REACH = 20
 """Largest distance of a pair, in clicks, and the number of a prefix's last clicks that are read."""
 FADE = 0.5
 """Weight of each click of a prefix, relative to the click after it."""
-SHARES = {
-    ("next", 1.0): 0.2,
-    ("next", 4.0): 0.2,
-    ("next", 16.0): 0.1,
-    ("forward", 4.0): 0.15,
-    ("backward", 4.0): 0.05,
-}
-"""Weight of each channel, or the nearest one, in the mixture that chooses candidates."""
-MET_WINDOWS = 4.0
-"""Half-life of the channels by which items are compared."""
+SHARES = {"next": 0.5, "forward": 0.15, "backward": 0.05}
+"""Weight of each kind, all half-lives alike, in the mixture that chooses candidates."""
 DOUBT = 3.0
 """Prior count of a row in this mixture: a row with a total of this gets half of its share."""
 
@@ -71,7 +63,7 @@ class PairMemory(CountMemory):
         )
         self.tables = {"counts": self.table}
         self.prior: Floats32 = np.array([1 if each < 1 else 3 for each in half_lives], np.float32)
-        self.base = nearest(self.channels, "next", 4.0)
+        self.base = middle(self.channels, "next")
         """The channel with which the transitions of a category are compared."""
         kinds = [channel.kind for channel in self.channels]
         self._kind_of = np.array([KINDS.index(kind) for kind in kinds])
@@ -80,10 +72,11 @@ class PairMemory(CountMemory):
         weights = np.where(is_summed, FADE ** np.arange(REACH)[:, None], np.eye(REACH, 1))
         self._weights: Floats32 = weights.astype(np.float32)
         """[REACH, K] weights of a prefix's clicks, the last one first."""
-        self._mixed = np.array([nearest(self.channels, *channel) for channel in SHARES])
-        shares = self._weights[:2, self._mixed] * np.array(list(SHARES.values()), np.float32)
-        self._mixed_weights = np.ascontiguousarray(shares)
-        """[2, 5] weights of the last click, and of the click before it."""
+        self._mixed = np.array([k for kind in SHARES for k in of(self.channels, kind)])
+        shares = [SHARES[kinds[k]] / kinds.count(kinds[k]) for k in self._mixed]
+        of_clicks = self._weights[:2, self._mixed] * np.array(shares, np.float32)
+        self._mixed_weights = np.ascontiguousarray(of_clicks)
+        """[2, M] weights of the last click, and of the click before it."""
 
     def add(self, growth: Growth, ages: Floats, elapsed: float) -> None:
         """Let `elapsed` windows pass, then add new clicks; all clicks are `ages` windows old."""
@@ -111,12 +104,12 @@ class PairMemory(CountMemory):
     def met(self, n: int, now: Moment) -> tuple[Callable[[Ints], Floats], Floats]:
         """Return how often items, vocabulary indices below `n`, came before or after others.
 
-        Sums of 1 / distance over pairs in the channels whose half-life is nearest to 4 windows.
+        Sums of 1 / distance over pairs in the channels with the middle half-life.
 
         Returns:
             A function from items [Q] to their sums [Q, n] with every index, and the totals [n].
         """
-        channels = [nearest(self.channels, kind, MET_WINDOWS) for kind in ("forward", "backward")]
+        channels = [middle(self.channels, kind) for kind in ("forward", "backward")]
         ones = np.ones((1, len(self.channels)), np.float32)
         every = np.arange(n)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.memory import candidates
-from dayahead.memory.evidence import nearest
+from dayahead.memory.evidence import of
 from dayahead.memory.memories import Memories
 from dayahead.memory.neighbours import DOUBT, SHARE
 from dayahead.memory.pairs import DOUBT as PAIR_DOUBT
@@ -94,8 +94,8 @@ def test_the_mixture_agrees_with_loops(n_hours):
     for k, _ in enumerate(CONFIG.neighbour_half_lives):
         share = SHARE / len(CONFIG.neighbour_half_lives)
         wanted += share * near.counts[0, :, k] / (near.masses[0, k] + DOUBT)
-    for (kind, half_life), share in SHARES.items():
-        k = nearest(pairs.channels, kind, half_life)
+    for k, (kind, _) in enumerate(pairs.channels):
+        share = SHARES.get(kind, 0) / len(of(pairs.channels, kind))
         weights = (1, FADE if kind in {"forward", "backward"} else 0)
         for weight, sums in zip(weights, of_pairs, strict=True):
             wanted += weight * share * sums.counts[0, :, k] / (sums.masses[0, k] + PAIR_DOUBT)

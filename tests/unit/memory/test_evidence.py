@@ -11,7 +11,7 @@ from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED, UNITS
 from dayahead.core.errors import ConfigError
 from dayahead.memory.clicks import Clicks
-from dayahead.memory.evidence import CountMemory, channels, nearest
+from dayahead.memory.evidence import CountMemory, channels, middle, of
 from dayahead.memory.memories import Memories
 from dayahead.memory.settings import HalfLife
 from dayahead.memory.table import DecayedTable
@@ -119,13 +119,11 @@ def test_half_lives_must_be_ascending_and_above_0(values):
         validated(MemoryConfig, settings, "params.yaml")
 
 
-@pytest.mark.parametrize(
-    ("channel", "index"),
-    [(("next", 1.0), 1), (("next", 3.9), 1), (("next", 4.1), 2), (("next", 99.0), 2),
-     (("end", 0.1), 3)],
-)  # fmt: skip
-def test_the_nearest_half_life_is_so_by_ratio(channel, index):
-    assert nearest(CHANNELS, *channel) == index
+def test_of_two_half_lives_in_the_middle_it_is_the_longer_one():
+    lives = [HalfLife(f"{windows:g}", windows) for windows in (0.25, 1.0, 4.0)]
+    of_kinds = channels(next=lives, end=lives[:2], first=lives[:1])
+    assert [of(of_kinds, kind) for kind in ("next", "end", "first")] == [[0, 1, 2], [3, 4], [5]]
+    assert [middle(of_kinds, kind) for kind in ("next", "end", "first")] == [1, 4, 5]
 
 
 def test_half_lives_may_be_durations():

@@ -64,8 +64,8 @@ def test_a_category_is_compared_with_what_is_expected_without_it(memories):
 def test_an_items_counts_and_times_are_logarithms(memories):
     found = features(memories, [A], A)
     assert found["item.clicks.0.5"] == pytest.approx(np.log(2**-1 + 2**-2 + 0.1))
-    assert found["item.age"] == pytest.approx(np.log(1 + 0.02))
-    assert found["item.unseen"] == pytest.approx(np.log(0.5 + 0.02))
+    assert found["item.age"] == pytest.approx(np.log(1 + 1 / 60))
+    assert found["item.unseen"] == pytest.approx(np.log(0.5 + 1 / 60))
 
 
 def test_own_items_say_where_they_are(memories):

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dayahead.memory.evidence import nearest
 from dayahead.memory.growth import Growth
 from dayahead.memory.items import NEVER, ItemMemory
 from dayahead.memory.table import Moment
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
-from support.memory_models import SETTINGS
+from support.memory_models import SETTINGS, channel_of
 
 A, B, C = 2, 3, 4
 CHANNELS = ItemMemory(SETTINGS).channels
@@ -24,7 +23,7 @@ def memory_of(*windows, n_items=12):
 
 
 def count(memory, item, *channel):
-    return memory.counts[item, nearest(CHANNELS, *channel)]
+    return memory.counts[item, channel_of(CHANNELS, *channel)]
 
 
 def test_clicks_later_ones_and_ends_are_counted():
@@ -58,6 +57,21 @@ def test_popularity_is_a_share_that_no_item_lacks():
     popularity = memory.known(Moment(HOUR), HOUR, 12).popularity
     assert popularity.sum() == pytest.approx(1)
     assert popularity[B] > popularity[C] > popularity[A] > popularity[5] > 0
+
+
+def test_popularity_is_a_mean_over_half_lives_in_which_few_clicks_weigh_less():
+    memory = memory_of(clicks([[C, A]] * 40), clicks([]), clicks([[C, B]] * 10))
+    popularity = memory.known(Moment(3 * HOUR), HOUR, 12).popularity
+    wanted, weights = np.zeros(3), 0
+    is_later = [channel.kind == "later" for channel in CHANNELS]
+    for later in memory.counts.T[is_later]:
+        # 0.05 of the mean over the half-lives of all clicks.
+        firsts = memory.counts[:, [channel.kind == "clicks" for channel in CHANNELS]].mean(1)
+        counts = later + 0.05 * firsts
+        wanted += counts[[A, B, C]] / (counts.sum() + 20)
+        weights += counts.sum() / (counts.sum() + 20)
+    assert popularity[[A, B, C]] == pytest.approx(wanted / weights, rel=0.01)
+    assert popularity[A] > popularity[B] > popularity[C]
 
 
 def test_growing_keeps_the_counts():

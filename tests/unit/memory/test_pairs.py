@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dayahead.memory.evidence import nearest
 from dayahead.memory.growth import Growth
 from dayahead.memory.pairs import FADE, REACH, PairMemory
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
-from support.memory_models import SETTINGS, counted
+from support.memory_models import SETTINGS, channel_of, counted
 
 A, B, C, D = range(2, 6)
 EVERY = np.arange(2, 20, dtype=np.int32)
@@ -27,7 +26,7 @@ def memory_of(*windows):
 
 def counts(memory, prefix, item, *channel):
     sums = counted(memory, clicks([prefix]), np.array([[item]], np.int32), 20)
-    return sums.counts[0, 0, nearest(CHANNELS, *channel)]
+    return sums.counts[0, 0, channel_of(CHANNELS, *channel)]
 
 
 def test_the_next_click_counts_once():
@@ -140,5 +139,5 @@ def test_all_channels_agree_with_loops(seed):
 def test_clicks_out_of_reach_are_no_pair():
     memory = memory_of(clicks([[A, *range(6, 6 + REACH - 1), B, C]]))
     sums = counted(memory, clicks([[A]]), np.array([[B, C]], np.int32), 30)
-    found = sums.counts[0, :, nearest(CHANNELS, "forward", 1.0)]
+    found = sums.counts[0, :, channel_of(CHANNELS, "forward", 1.0)]
     assert found == pytest.approx([1 / REACH, 0])

@@ -8,7 +8,6 @@ import torch
 from hypothesis import given, settings
 
 from dayahead.memory.categories import CategoryMemory
-from dayahead.memory.evidence import nearest
 from dayahead.memory.growth import Growth
 from dayahead.memory.items import ItemMemory
 from dayahead.memory.memories import Memories
@@ -17,7 +16,7 @@ from dayahead.memory.pairs import PairMemory
 from dayahead.memory.past import PastMemory
 from dayahead.memory.running import RunningSessions
 from support.clicks import HOUR, clicks, random_clicks, seeds, with_pasts
-from support.memory_models import SETTINGS, SIZES, counted, equal_states, fitted
+from support.memory_models import SETTINGS, SIZES, channel_of, counted, equal_states, fitted
 
 A, B, C, D = range(2, 6)
 WEIGHTED = replace(SETTINGS, has_weights=True, with_past=True)
@@ -40,7 +39,7 @@ def test_a_pair_counts_the_worth_of_the_item_that_it_leads_to():
 
     def count(first, second, kind):
         found = counted(memory, clicks([[first]]), np.array([[second]], np.int32), 20)
-        return found.counts[0, 0, nearest(memory.channels, kind, 4.0)]
+        return found.counts[0, 0, channel_of(memory.channels, kind, 4.0)]
 
     assert [count(A, B, "next"), count(B, C, "next"), count(A, B, "first")] == [3, 10, 3]
     assert [count(B, C, "end"), count(A, C, "forward"), count(C, A, "backward")] == [10, 5, 0.5]
@@ -51,7 +50,7 @@ def test_items_categories_and_pasts_count_what_clicks_are_worth():
     sessions = worth(clicks([[A, B], [B]], categories=[[(7,), (8,)], [(7,)]]), [2, 3, 0.5])
     items = added(ItemMemory, sessions)
     kinds = [("clicks", 2.0), ("later", 1.0), ("end", 4.0)]
-    channels = [nearest(items.channels, *kind) for kind in kinds]
+    channels = [channel_of(items.channels, *kind) for kind in kinds]
     assert items.counts[[A, B]][:, channels].tolist() == [[2, 0, 0], [3.5, 3, 3.5]]
     under = counted(added(CategoryMemory, sessions), clicks([[A]], categories=[[(7,)]]), EVERY, 20)
     assert under.counts[0, 1].tolist() == [3, 3]
