@@ -91,6 +91,7 @@ OTHER = {
         "epochs": 2,
         "first_epochs": 1,
         "end_to_end": True,
+        "network_steps": 1,
         "vectors": ["title"],
         "n_examples": 5,
         "min_steps": 1,

@@ -218,6 +218,18 @@ class Params(ModelSections, WindowSections):
         """Whether the model counts clicks within a window."""
         return self.model.architecture == MEMORY and self.live.tick != 0
 
+    @property
+    def most_steps(self) -> int | None:
+        """Steps of a network in a fit at most; None: no limit."""
+        is_memory = self.model.architecture == MEMORY and not self.memory.end_to_end
+        limit = self.memory.network_steps if is_memory and self.model.has_network else None
+        return self.training.steps_per_window or limit
+
+    def network_steps(self, n_sessions: int) -> int:
+        """Return the steps of a network's fit on this many sessions."""
+        n_steps = -(-n_sessions // self.training.batch_size) * self.training.epochs
+        return self.training.steps_per_window or min(n_steps, self.most_steps or n_steps)
+
 
 def load_params(path: Path = Path("params.yaml")) -> Params:
     """Read and check params.yaml.
@@ -252,6 +264,12 @@ def checked_params(value: object, path: str) -> Params:
         raise ConfigError(
             f"{path}: compute.shard_items: memory needs its network whole on every process; set it "
             f"to false, model.network to none, or model.architecture to a network such as gpt2"
+        )
+    most_steps = params.most_steps
+    if most_steps is not None and params.training.warmup_steps >= most_steps:
+        raise ConfigError(
+            f"{path}: training.warmup_steps ({params.training.warmup_steps}) must be below "
+            f"memory.network_steps ({most_steps}), or no step reaches learning_rate"
         )
     if params.memory.end_to_end and not (architecture == MEMORY and params.model.has_network):
         raise ConfigError(

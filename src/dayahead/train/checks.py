@@ -184,7 +184,7 @@ def _check_profile(folder: WindowFolder, windows: Sequence[Window], params: Para
     n_sessions = sum(folder.n_sessions(window, "train") for window in past)
     n_steps = -(-n_sessions // training.batch_size)
     if params.model.has_network:
-        n_steps = training.steps_per_window or n_steps * training.epochs
+        n_steps = params.network_steps(n_sessions)
     if config.first_step + config.steps > n_steps:
         raise ConfigError(
             f"params.yaml: profile.first_step: {config.first_step} and the {config.steps} steps "

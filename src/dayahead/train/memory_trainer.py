@@ -51,6 +51,10 @@ class MemoryTrainer:
         self.model = model
         self.ends = ends
         self.rank = process.rank
+        memory = model.memory.settings.config
+        if config.steps_per_window is None and not memory.end_to_end:
+            # A limit, for a fit is given as many epochs as `training.epochs` says.
+            config = replace(config, steps_per_window=memory.network_steps)
         self.network = GradientTrainer(network, config, process)
 
     @property

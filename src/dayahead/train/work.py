@@ -41,9 +41,9 @@ def work_of(folder: WindowFolder, params: Params, windows: Sequence[Window], ind
     is_first = index == 0 or training.starts_afresh
     has_memory = params.model.architecture == MEMORY
     has_steps = params.model.has_network and not (has_memory and memory.end_to_end)
-    steps = _steps(n_fitted, params) if has_steps else 0
+    steps = params.network_steps(n_fitted) if has_steps else 0
     if has_memory and is_first and has_steps:
-        steps += _steps(n_fitted // 2, params)
+        steps += params.network_steps(n_fitted // 2)
     examples = min(memory.n_examples, n_events(folder, fitted) - n_fitted) if has_memory else 0
     if has_memory and is_first:
         examples = min(examples, (n_events(folder, fitted) - n_fitted) // 2)
@@ -59,11 +59,6 @@ def work_of(folder: WindowFolder, params: Params, windows: Sequence[Window], ind
         examples=examples,
         evaluation=sum(_n_evaluated(folder, params, each) for each in later),
     )
-
-
-def _steps(n_sessions: int, params: Params) -> int:
-    n_steps = -(-n_sessions // params.training.batch_size)
-    return params.training.steps_per_window or n_steps * params.training.epochs
 
 
 def _head_steps(n_examples: int, config: MemoryConfig) -> int:

@@ -227,6 +227,14 @@ def test_settings_of_one_section_that_contradict_each_other_are_errors(changes, 
     assert complaint in line
 
 
+def test_warmup_ends_before_the_steps_of_a_network_in_memory(tmp_path):
+    changes = {"training.warmup_steps": 2000}
+    with pytest.raises(ConfigError, match=r"warmup_steps \(2000\) must be below memory"):
+        load_params(written(tmp_path, edited(changes)))
+    for other in ({"memory.network_steps": None}, {"model.network": "none"}):
+        assert load_params(written(tmp_path, edited({**changes, **other})))
+
+
 def test_all_candidates_need_the_full_catalogue(tmp_path):
     changes = {"evaluation.candidates": "all"}
     with pytest.raises(ConfigError) as caught:

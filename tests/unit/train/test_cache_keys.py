@@ -17,6 +17,7 @@ from dayahead.train.cache_keys import CacheKeys
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.run import Run
 from dayahead.windows.folder import GRACE_SUFFIX, WindowFolder, vocabulary_path, window_path
+from support.memory_models import MEMORY_WITH_GPT2
 from support.other_settings import OTHER, OTHER_EVALUATION
 from support.tiny_settings import merge_sections, tiny_study
 from support.typed_windows import add_types
@@ -48,6 +49,7 @@ NEEDED = {
     },
     **{f"linear.{name}": SLIST for name in OTHER["linear"]},
     **{f"memory.{name}": MEMORY for name in OTHER["memory"]},
+    "memory.network_steps": MEMORY_WITH_GPT2,
     "live.tick": MEMORY,
     "live.session_gap": {**MEMORY, "live": {"tick": "1h"}},
     "task.mlm_probability": {"task": {"name": "mlm"}},
@@ -86,6 +88,8 @@ WITHOUT_EFFECT = [
     ({"model": {"architecture": "slit"}}, "linear.similarity_share"),
     ({**MEMORY, "memory": {"head": "mixture"}}, "memory.head_width"),
     (MEMORY, "live.session_gap"),
+    (MEMORY, "memory.network_steps"),
+    (merge_sections(MEMORY_WITH_GPT2, memory={"end_to_end": True}), "memory.network_steps"),
     ({"model": {"architecture": "slis"}}, "linear.train_scale"),
     *((TRANSITIONS, f"training.{name}") for name in ("epochs", "batch_size", "precision")),
 ]

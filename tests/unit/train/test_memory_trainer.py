@@ -71,6 +71,21 @@ def test_the_network_is_fitted_as_it_would_be_alone(windows, tmp_path, sections)
     assert all(torch.equal(value, alone[name]) for name, value in of_network.items())
 
 
+@pytest.mark.parametrize(("limit", "steps"), [(2, 2), (None, 6), (7, 6)])
+def test_a_fit_of_the_network_is_cut_where_it_may_take_no_more_steps(
+    windows, tmp_path, limit, steps
+):
+    """Of two epochs of 3 batches; the learning rate ends with the steps."""
+    sections = {"training": {"epochs": 2, "batch_size": 6}}
+    inside = merge_sections(sections, **MEMORY_WITH_GPT2)
+    inside = merge_sections(inside, memory={"network_steps": limit})
+    together = weights_in(train_study(windows, tmp_path / "together", inside))
+    sections["training"]["steps_per_window"] = steps
+    alone = weights_in(train_study(windows, tmp_path / "alone", sections))
+    of_network = with_prefix(together, "network.")
+    assert all(torch.equal(value, alone[name]) for name, value in of_network.items())
+
+
 def test_gru4rec_reads_item_ids_alone_beside_categories(windows, tmp_path):
     inside = {"architecture": "memory", "network": "gru4rec", "features": ["category"]}
     alone = weights_in(train_study(windows, tmp_path / "alone", GRU4REC))

@@ -1,0 +1,95 @@
+"""Seconds and peak memory of a shop's days, from the log to the report, by the project's settings.
+
+The log is the embedded one in the size of REES46's: sessions stay in a topic and follow
+transitions, items are born and fade. 297,000 sessions a day over 166,794 items in 624 topics, split
+as datasets/rees46.yaml splits: four fifths of the sessions are fitted on, a tenth is evaluated.
+Stages run one after the other, each in a process of its own, as `dvc repro` runs them. Every list
+of settings trains on the same windows.
+
+Command: python benchmarks/shop_days.py [--days 4] [-S model.network=none,training.epochs=1 ...]
+"""
+
+import argparse
+import csv
+import json
+import resource
+import shutil
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from dayahead.config.loading import read_yaml
+from measurement import print_header
+from scratch_project import ScratchProject
+
+SHOP = {"sessions_per_day": 297_000, "n_items": 166_794, "n_topics": 624}
+SPLIT = {"train": [0, 0.8], "valid": [0.8, 0.9], "test": [0.9, 1]}
+
+
+def shop(folder: Path, days: int) -> ScratchProject:
+    """Return a project whose log was downloaded and preprocessed."""
+    project = ScratchProject.create(folder, {"dataset": "synthetic"})
+    source = read_yaml(folder / "datasets" / "synthetic.yaml")["source"]
+    sizes = source["synthetic"] | SHOP | {"days": days}
+    project.set("datasets/synthetic.yaml", {"source": {"synthetic": sizes}, "split": SPLIT})
+    for stage in ("download", "preprocess"):
+        print(f"{stage}: {project.run_stage(stage):.0f} s", flush=True)
+    print(f"sessions of a day: {median(project.session_counts().values()):,.0f}", flush=True)
+    return project
+
+
+def changed(settings: str) -> dict[str, dict[str, object]]:
+    """Return the values of `section.name=value,...` by section and name."""
+    sections: dict[str, dict[str, object]] = {}
+    for setting in filter(None, settings.split(",")):
+        key, value = setting.split("=")
+        section, name = key.split(".")
+        # Numbers and truth values are as in YAML; what is no JSON is a word.
+        try:
+            sections.setdefault(section, {})[name] = json.loads(value)
+        except json.JSONDecodeError:
+            sections.setdefault(section, {})[name] = value
+    return sections
+
+
+def measure(project: ScratchProject, settings: str) -> None:
+    """Train, and print the seconds of each window."""
+    unchanged = (project.folder / "params.yaml").read_text()
+    project.set("params.yaml", changed(settings))
+    project.clear_cache()
+    whole = project.run_stage("train")
+    (project.folder / "params.yaml").write_text(unchanged)
+    print(f"{settings or 'params.yaml'}: {whole:.0f} s", flush=True)
+    results = project.folder / "results"
+    with (results / "timing.csv").open() as times, (results / "windows.csv").open() as windows:
+        for time, window in zip(csv.DictReader(times), csv.DictReader(windows), strict=True):
+            fit, evaluation = (float(time[f"{name}_seconds"]) for name in ("fit", "evaluate"))
+            ndcg, recall = (float(window[f"{name}_at_20"]) for name in ("ndcg", "recall"))
+            print(
+                f"  {time['window']} fit before it {fit:.0f} s, evaluation {evaluation:.0f} s of "
+                f"{int(window['n_sessions']):,} sessions, {ndcg:.4f} / {recall:.4f}",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Measure the settings of params.yaml, and each list of changes."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--days", type=int, default=4)
+    parser.add_argument("-S", dest="settings", nargs="*", default=[""])
+    arguments = parser.parse_args()
+    print_header()
+    folder = Path(tempfile.mkdtemp())
+    try:
+        project = shop(folder, arguments.days)
+        for settings in arguments.settings:
+            measure(project, settings)
+        project.run_stage("aggregate")
+    finally:
+        shutil.rmtree(folder)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    print(f"largest process: {peak:.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()
