@@ -6,7 +6,8 @@ as datasets/rees46.yaml splits: four fifths of the sessions are fitted on, a ten
 Stages run one after the other, each in a process of its own, as `dvc repro` runs them. Every list
 of settings trains on the same windows.
 
-Command: python benchmarks/shop_days.py [--days 4] [-S model.network=none,training.epochs=1 ...]
+Command: python benchmarks/shop_days.py [--days 4] [--sessions 297000] [--items 166794]
+         [-S model.network=none,training.epochs=1 ...]
 """
 
 import argparse
@@ -22,15 +23,16 @@ from dayahead.config.loading import read_yaml
 from measurement import print_header
 from scratch_project import ScratchProject
 
-SHOP = {"sessions_per_day": 297_000, "n_items": 166_794, "n_topics": 624}
+N_TOPICS = 624
 SPLIT = {"train": [0, 0.8], "valid": [0.8, 0.9], "test": [0.9, 1]}
 
 
-def shop(folder: Path, days: int) -> ScratchProject:
+def shop(folder: Path, size: argparse.Namespace) -> ScratchProject:
     """Return a project whose log was downloaded and preprocessed."""
     project = ScratchProject.create(folder, {"dataset": "synthetic"})
     source = read_yaml(folder / "datasets" / "synthetic.yaml")["source"]
-    sizes = source["synthetic"] | SHOP | {"days": days}
+    sizes = {"days": size.days, "sessions_per_day": size.sessions, "n_items": size.items}
+    sizes = source["synthetic"] | sizes | {"n_topics": N_TOPICS}
     project.set("datasets/synthetic.yaml", {"source": {"synthetic": sizes}, "split": SPLIT})
     for stage in ("download", "preprocess"):
         print(f"{stage}: {project.run_stage(stage):.0f} s", flush=True)
@@ -76,12 +78,14 @@ def main() -> None:
     """Measure the settings of params.yaml, and each list of changes."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--days", type=int, default=4)
+    parser.add_argument("--sessions", type=int, default=297_000)
+    parser.add_argument("--items", type=int, default=166_794)
     parser.add_argument("-S", dest="settings", nargs="*", default=[""])
     arguments = parser.parse_args()
     print_header()
     folder = Path(tempfile.mkdtemp())
     try:
-        project = shop(folder, arguments.days)
+        project = shop(folder, arguments)
         for settings in arguments.settings:
             measure(project, settings)
         project.run_stage("aggregate")

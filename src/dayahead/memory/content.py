@@ -89,6 +89,7 @@ class NewItemSearch:
         return np.concatenate([candidates[:, :n_kept], last], axis=1)
 
     def _nearest(self, items: Ints) -> Columns:
+        # Several threads may find the same item: all write the same, before they say it is found.
         wanted = np.unique(items)
         wanted = wanted[~self.is_found[wanted]]
         cosines = self.vectors[wanted] @ self.of_new
