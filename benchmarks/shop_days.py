@@ -12,12 +12,13 @@ Command: python benchmarks/shop_days.py [--days 4] [--sessions 297000] [--items 
 
 import argparse
 import csv
-import json
 import resource
 import shutil
 import tempfile
 from pathlib import Path
 from statistics import median
+
+from ruamel.yaml import YAML
 
 from dayahead.config.loading import read_yaml
 from measurement import print_header
@@ -46,11 +47,7 @@ def changed(settings: str) -> dict[str, dict[str, object]]:
     for setting in filter(None, settings.split(",")):
         key, value = setting.split("=")
         section, name = key.split(".")
-        # Numbers and truth values are as in YAML; what is no JSON is a word.
-        try:
-            sections.setdefault(section, {})[name] = json.loads(value)
-        except json.JSONDecodeError:
-            sections.setdefault(section, {})[name] = value
+        sections.setdefault(section, {})[name] = YAML(typ="safe").load(value)
     return sections
 
 
