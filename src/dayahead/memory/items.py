@@ -99,17 +99,20 @@ class ItemMemory(Memory):
         The mean of the shares within all half-lives, those that hold few clicks weighing less. New
         items without a click, which have no share yet, are no part of the sum.
         """
-        weighted = counts[:, of(self.channels, "later")].astype(np.float64)
-        weighted += FIRST_WEIGHT * counts[:, of(self.channels, "clicks")].mean(1, keepdims=True)
-        totals = weighted.sum(0)
+        later, clicks = (of(self.channels, kind) for kind in ("later", "clicks"))
+        # einsum converts some rows at a time: a copy in float64 would take most of a tick's time.
+        sums = np.einsum("nk->k", counts, dtype=np.float64)
+        totals = sums[later] + FIRST_WEIGHT * sums[clicks].mean()
         # Above 0 for every item: features take the logarithm of shares.
-        smoothed = weighted + 0.01 * self.is_seen[:, None] + 1e-6
-        smoothed[:N_RESERVED] = 1e-6
+        smoothing = 0.01 * self.is_seen + 1e-6
         is_part = self.is_seen
         is_part[: N_RESERVED + n_old] = True
-        shares = smoothed / smoothed[is_part].sum(0)
         weights = (totals + 1e-6) / (totals + DOUBT)
-        return np.asarray(shares @ (weights / weights.sum()))
+        weights /= weights.sum() * (totals + smoothing[is_part].sum())
+        of_channels = np.zeros(len(sums))
+        of_channels[later] = weights
+        of_channels[clicks] = FIRST_WEIGHT / len(clicks) * weights.sum()
+        return np.einsum("nk,k->n", counts, of_channels) + smoothing * weights.sum()
 
     def known(self, now: Moment, unit: int, n_old: int) -> ItemFeatures:
         """Return the features at a time.
