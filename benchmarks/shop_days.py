@@ -17,10 +17,12 @@ import shutil
 import tempfile
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from ruamel.yaml import YAML
 
 from dayahead.config.loading import read_yaml
+from dayahead.config.sections import nested
 from measurement import print_header
 from scratch_project import ScratchProject
 
@@ -41,14 +43,10 @@ def shop(folder: Path, size: argparse.Namespace) -> ScratchProject:
     return project
 
 
-def changed(settings: str) -> dict[str, dict[str, object]]:
+def changed(settings: str) -> dict[str, Any]:
     """Return the values of `section.name=value,...` by section and name."""
-    sections: dict[str, dict[str, object]] = {}
-    for setting in filter(None, settings.split(",")):
-        key, value = setting.split("=")
-        section, name = key.split(".")
-        sections.setdefault(section, {})[name] = YAML(typ="safe").load(value)
-    return sections
+    pairs = (setting.split("=") for setting in filter(None, settings.split(",")))
+    return nested({name: YAML(typ="safe").load(value) for name, value in pairs})
 
 
 def measure(project: ScratchProject, settings: str) -> None:

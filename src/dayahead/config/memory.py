@@ -1,6 +1,6 @@
 """Settings of the architecture `memory`: section `memory` of params.yaml."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
@@ -28,12 +28,6 @@ HalfLives = Annotated[
     Field(min_length=1, max_length=16),
     AfterValidator(_check_half_lives),
 ]
-
-
-def _fits_network(params: Any) -> bool:  # noqa: ANN401
-    """Whether a network is fitted by its own loss, for as many steps as its epochs have."""
-    has_epochs = params.training.steps_per_window is None and not params.memory.end_to_end
-    return bool(params.model.has_network and has_epochs)
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -67,7 +61,7 @@ class MemoryConfig:
     """Whether the loss of the head fits the network too, in the epochs of the head and on its
     examples, instead of the loss of the network's task. Dropout, noise, batches and precision of
     the network's own training have no effect then."""
-    network_steps: Annotated[Count | None, ReadIf(_fits_network)]
+    network_steps: Annotated[Count | None, ReadIf(lambda p: p.limits_network)]
     """Steps of the network in a fit at most, where `training.steps_per_window` is null: a window of
     many sessions is not passed over as often as `training.epochs` says. null: no limit."""
     vectors: Literal["all"] | tuple[str, ...]

@@ -219,11 +219,16 @@ class Params(ModelSections, WindowSections):
         return self.model.architecture == MEMORY and self.live.tick != 0
 
     @property
+    def limits_network(self) -> bool:
+        """Whether `memory.network_steps` is read: the network of `memory` has epochs of its own."""
+        has_network = self.model.architecture == MEMORY and self.model.has_network
+        has_epochs = self.training.steps_per_window is None and not self.memory.end_to_end
+        return has_network and has_epochs
+
+    @property
     def most_steps(self) -> int | None:
-        """Steps of a network in a fit at most; None: no limit."""
-        is_memory = self.model.architecture == MEMORY and not self.memory.end_to_end
-        limit = self.memory.network_steps if is_memory and self.model.has_network else None
-        return self.training.steps_per_window or limit
+        """Steps that the epochs of a network are cut to; None: they are not cut."""
+        return self.memory.network_steps if self.limits_network else None
 
     def network_steps(self, n_sessions: int) -> int:
         """Return the steps of a network's fit on this many sessions."""

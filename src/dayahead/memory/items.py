@@ -100,7 +100,7 @@ class ItemMemory(Memory):
         items without a click, which have no share yet, are no part of the sum.
         """
         later, clicks = (of(self.channels, kind) for kind in ("later", "clicks"))
-        # einsum converts some rows at a time: a copy in float64 would take most of a tick's time.
+        # einsum converts some rows at a time: at every tick a copy in float64 would take longer.
         sums = np.einsum("nk->k", counts, dtype=np.float64)
         totals = sums[later] + FIRST_WEIGHT * sums[clicks].mean()
         # Above 0 for every item: features take the logarithm of shares.
@@ -112,7 +112,8 @@ class ItemMemory(Memory):
         of_channels = np.zeros(len(sums))
         of_channels[later] = weights
         of_channels[clicks] = FIRST_WEIGHT / len(clicks) * weights.sum()
-        return np.einsum("nk,k->n", counts, of_channels) + smoothing * weights.sum()
+        of_items: Floats = np.einsum("nk,k->n", counts, of_channels)
+        return of_items + smoothing * weights.sum()
 
     def known(self, now: Moment, unit: int, n_old: int) -> ItemFeatures:
         """Return the features at a time.

@@ -269,12 +269,12 @@ def _alternatives(params: Params, found: Calibration) -> Iterator[tuple[str, Par
     has_memory, has_network = model.architecture == MEMORY, model.has_network
     is_full = any(each.loss == "softmax" for each in found.steps)
     by_epochs = has_network and training.steps_per_window is None and training.epochs > 1
-    is_limited = params.most_steps is not None and training.steps_per_window is None
+    most_steps = params.most_steps
     candidates = (
         (has_memory, "memory", "n_examples", max(1, params.memory.n_examples // 2)),
         (has_memory and has_network, "model", "network", "none"),
         (by_epochs, "training", "epochs", training.epochs // 2),
-        (is_limited, "memory", "network_steps", max(1, (params.most_steps or 0) // 2)),
+        (bool(most_steps), "memory", "network_steps", max(1, (most_steps or 0) // 2)),
         (is_full, "loss", "name", "sampled_softmax"),
         (evaluation.split == "all", "evaluation", "split", "test"),
         (evaluation.horizon > 1, "evaluation", "horizon", 1),

@@ -51,10 +51,10 @@ class MemoryTrainer:
         self.model = model
         self.ends = ends
         self.rank = process.rank
-        memory = model.memory.settings.config
-        if config.steps_per_window is None and not memory.end_to_end:
+        if config.steps_per_window is None and not self._is_end_to_end:
             # A limit, for a fit is given as many epochs as `training.epochs` says.
-            config = replace(config, steps_per_window=memory.network_steps)
+            steps = model.memory.settings.config.network_steps
+            config = replace(config, steps_per_window=steps)
         self.network = GradientTrainer(network, config, process)
 
     @property
