@@ -112,8 +112,7 @@ class ItemMemory(Memory):
         of_channels = np.zeros(len(sums))
         of_channels[later] = weights
         of_channels[clicks] = FIRST_WEIGHT / len(clicks) * weights.sum()
-        of_items: Floats = np.einsum("nk,k->n", counts, of_channels)
-        return of_items + smoothing * weights.sum()
+        return np.asarray(np.einsum("nk,k->n", counts, of_channels) + smoothing * weights.sum())
 
     def known(self, now: Moment, unit: int, n_old: int) -> ItemFeatures:
         """Return the features at a time.
