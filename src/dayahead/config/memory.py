@@ -63,7 +63,8 @@ class MemoryConfig:
     the network's own training have no effect then."""
     network_steps: Annotated[Count | None, ReadIf(lambda p: p.limits_network)]
     """Steps of the network in a fit at most, where `training.steps_per_window` is null: a window of
-    many sessions is not passed over as often as `training.epochs` says. null: no limit."""
+    many sessions is not passed over as often as `training.epochs` says. In the first fit a copy of
+    the network, which the head learns with, takes half as many besides. null: no limit."""
     vectors: Literal["all"] | tuple[str, ...]
     """Names of the vectors of items (items.vectors in the data set's file) that candidates are
     compared with the session by; the nearest items without a click are candidates too."""
@@ -114,3 +115,8 @@ class MemoryConfig:
     """Half-lives of a neighbour's weight; short ones suit news, long ones shops."""
     past_half_lives: HalfLives
     """Half-lives of clicks by the last item that the user clicked before."""
+
+    @property
+    def early_network_steps(self) -> int | None:
+        """Steps at most of the network's copy in a first fit, which has half of the sessions."""
+        return self.network_steps and -(-self.network_steps // 2)

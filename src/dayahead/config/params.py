@@ -232,8 +232,16 @@ class Params(ModelSections, WindowSections):
 
     def network_steps(self, n_sessions: int) -> int:
         """Return the steps of a network's fit on this many sessions."""
+        return self._steps(n_sessions, self.most_steps)
+
+    def early_network_steps(self, n_sessions: int) -> int:
+        """Return those of the copy that the head of `memory` learns with in the first fit."""
+        most = self.memory.early_network_steps if self.limits_network else None
+        return self._steps(n_sessions, most)
+
+    def _steps(self, n_sessions: int, most: int | None) -> int:
         n_steps = -(-n_sessions // self.training.batch_size) * self.training.epochs
-        return self.training.steps_per_window or min(n_steps, self.most_steps or n_steps)
+        return self.training.steps_per_window or min(n_steps, most or n_steps)
 
 
 def load_params(path: Path = Path("params.yaml")) -> Params:

@@ -51,10 +51,13 @@ class MemoryTrainer:
         self.model = model
         self.ends = ends
         self.rank = process.rank
+        early = config
         if config.steps_per_window is None and not self._is_end_to_end:
-            # A limit, for a fit is given as many epochs as `training.epochs` says.
-            steps = model.memory.settings.config.network_steps
-            config = replace(config, steps_per_window=steps)
+            # Limits, for a fit is given as many epochs as `training.epochs` says.
+            limits = model.memory.settings.config
+            early = replace(config, steps_per_window=limits.early_network_steps)
+            config = replace(config, steps_per_window=limits.network_steps)
+        self.early_config = early
         self.network = GradientTrainer(network, config, process)
 
     @property
@@ -124,7 +127,7 @@ class MemoryTrainer:
         """Return a copy of the network that is fitted on a part of the window."""
         own = self.network
         # A copy: the network itself is fitted on the whole window, from its initial weights.
-        trainer = GradientTrainer(deepcopy(own.model), own.config, own.process)
+        trainer = GradientTrainer(deepcopy(own.model), self.early_config, own.process)
         trainer.wrap()
         if trainer.model.sampler is not None and trainer.model.loss.is_sampled:
             trainer.model.sampler.set_counts(_target_counts(trainer.model, epochs[0].unsplit()))

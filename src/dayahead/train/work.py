@@ -43,7 +43,7 @@ def work_of(folder: WindowFolder, params: Params, windows: Sequence[Window], ind
     has_steps = params.model.has_network and not (has_memory and memory.end_to_end)
     steps = params.network_steps(n_fitted) if has_steps else 0
     if has_memory and is_first and has_steps:
-        steps += params.network_steps(n_fitted // 2)
+        steps += params.early_network_steps(n_fitted // 2)
     examples = min(memory.n_examples, n_events(folder, fitted) - n_fitted) if has_memory else 0
     if has_memory and is_first:
         examples = min(examples, (n_events(folder, fitted) - n_fitted) // 2)

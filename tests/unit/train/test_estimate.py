@@ -60,6 +60,9 @@ def test_the_work_of_a_first_fit_of_memory_has_a_network_of_half_of_it(windows):
     assert (first.steps, second.steps) == (2 + 1, 2)
     limited = works(windows, merge_sections(sections, memory={"network_steps": 1}))
     assert [each.steps for each in limited] == [2, 1, 1, 1]
+    sections = merge_sections(sections, training={"batch_size": 4})
+    limited = works(windows, merge_sections(sections, memory={"network_steps": 5}))
+    assert [each.steps for each in limited] == [5 + 3, 5, 5, 5]
     assert (first.head, second.head) == (5 * 7, 2 * 8)
     assert first.examples == second.examples == 50
     alone = works(windows, merge_sections(sections, model={"network": "none"}))

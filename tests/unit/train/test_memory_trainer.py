@@ -86,6 +86,22 @@ def test_a_fit_of_the_network_is_cut_where_it_may_take_no_more_steps(
     assert all(torch.equal(value, alone[name]) for name, value in of_network.items())
 
 
+@pytest.mark.parametrize(("limit", "steps"), [(3, [2, 3]), (None, [4, 6]), (1, [1, 1])])
+def test_the_copy_for_the_first_head_takes_half_the_steps(windows, tmp_path, limit, steps):
+    """Of two epochs of 3 batches, and of 2 on the half of the window."""
+    found = []
+    fit = GradientTrainer.fit
+
+    def fitted(self, window, epochs, on_step):
+        found.append(self.n_steps(epochs))
+        return fit(self, window, epochs, on_step)
+
+    sections = {"training": {"epochs": 2, "batch_size": 6}, "memory": {"network_steps": limit}}
+    with patch.object(GradientTrainer, "fit", fitted):
+        train_study(windows, tmp_path, merge_sections(sections, **MEMORY_WITH_GPT2))
+    assert found[:2] == steps
+
+
 def test_gru4rec_reads_item_ids_alone_beside_categories(windows, tmp_path):
     inside = {"architecture": "memory", "network": "gru4rec", "features": ["category"]}
     alone = weights_in(train_study(windows, tmp_path / "alone", GRU4REC))
