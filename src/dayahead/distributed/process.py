@@ -3,7 +3,7 @@
 import logging
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from ctypes import CDLL
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +80,19 @@ class Process:
             with phase("collectives"):
                 dist.all_gather_object(values, value)
         return values
+
+    def in_turns(self, own: Iterator[T], n: int) -> Iterator[T]:
+        """Yield n results on every process, each computed by one: rank r has r, r + world size, ...
+
+        A collective for each turn, so that no process holds more than one turn's results.
+        """
+        for start in range(0, n, self.rank.world_size):
+            found = self.all_gather(next(own, None))[: n - start]
+            yield from cast("list[T]", found)
+
+
+ALONE = Process(Rank(0, 1), torch.device("cpu"))
+"""The only process, on the CPU."""
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:

@@ -3,7 +3,7 @@
 An evaluation reads many of them at the same tick, and what it has read is not read again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -54,8 +54,8 @@ class AwaitedExamples:
         self._place[rows] = self._n_found + np.arange(len(rows))
         self._n_found += len(rows)
 
-    def read(self, reader: Reader, n_candidates: int) -> Iterator[tuple[Positions, Read]]:
-        """Yield positions and what is found there, part by part; read what was not found yet."""
+    def read(self, reader: Reader, cut: Sequence[Ints]) -> Iterator[tuple[Ints, Read]]:
+        """Yield parts of the prefixes and what is found there; read what was not found yet."""
         every = [np.concatenate(each) for each in zip(*self._found, strict=True)]
 
         def read(part: Ints) -> Read:
@@ -67,14 +67,12 @@ class AwaitedExamples:
             known = Read(*(each[places[~is_missing]] for each in every))
             return _merged(known, found, is_missing)
 
-        cut = parts(len(self.prefixes), n_candidates)
-        for part, found in zip(cut, in_threads(read, cut, MEMORIES), strict=True):
-            yield self.positions.take(part), found
+        yield from zip(cut, in_threads(read, cut, MEMORIES), strict=True)
 
 
-def parts(n_rows: int, n_columns: int) -> list[Ints]:
-    """Cut rows into parts of at most CELLS cells."""
-    step = max(1, CELLS // max(1, n_columns))
+def parts(n_rows: int, n_columns: int, n_processes: int = 1) -> list[Ints]:
+    """Cut rows into parts of at most CELLS cells, at least one for each process if there are."""
+    step = max(1, min(CELLS // max(1, n_columns), -(-n_rows // n_processes)))
     return np.split(np.arange(n_rows), np.arange(step, n_rows, step))
 
 

@@ -5,7 +5,7 @@ features that memories and network computed after window i - 1, just as window i
 after window i.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -18,6 +18,7 @@ from dayahead.core.columns import N_RESERVED
 from dayahead.core.errors import ConfigError
 from dayahead.core.phases import phase
 from dayahead.core.prefixes import with_prefix
+from dayahead.distributed.process import ALONE
 from dayahead.memory.awaited import parts
 from dayahead.memory.clicks import Clicks, Flags, Ints, WindowSessions
 from dayahead.memory.content import N_NEW
@@ -66,6 +67,8 @@ class MemoryModel:
         self.running = RunningSessions(settings)
         self.window: OpenWindow | None = None
         """The window that is being counted."""
+        self.process = ALONE
+        """All of a run's processes count alike; each reads a part of the head's examples."""
 
     def _head(self) -> Head:
         config, seed = self.settings.config, self.settings.seed
@@ -193,14 +196,23 @@ class MemoryModel:
         return loss
 
     def _read_awaited(self, memories: Memories) -> None:
-        """Read the examples that are awaited, if any, as the memories are now."""
+        """Read the examples that are awaited, if any, as the memories are now; a collective."""
         window, n_candidates = self.window, self.settings.config.n_candidates
-        if window and window.awaited:
-            for part, found in window.awaited.read(memories.reader(n_candidates), n_candidates):
-                targets, in_window = window.learned.following(part), window.in_window(part)
-                examples = self._examples(found, window.network, in_window, targets)
-                window.add(examples, part, found.candidates)
-            window.awaited = None
+        if window is None or (awaited := window.awaited) is None:
+            return
+        rank = self.process.rank
+        cut = parts(len(awaited.prefixes), n_candidates, rank.world_size)
+
+        def read() -> Iterator[tuple[Examples, NDArray[np.int32]]]:
+            own = cut[rank.index :: rank.world_size]
+            for part, found in awaited.read(memories.reader(n_candidates), own):
+                in_window = window.in_window(awaited.positions.take(part))
+                yield self._examples(found, window.network, in_window), found.candidates
+
+        every = self.process.in_turns(read(), len(cut))
+        for part, (examples, candidates) in zip(cut, every, strict=True):
+            window.add(examples, awaited.positions.take(part), candidates)
+        window.awaited = None
 
     def _learn(self, window: OpenWindow, update: NetworkUpdate | None) -> float | None:
         """Fit the head on the examples of a window."""
@@ -210,7 +222,7 @@ class MemoryModel:
         if not len(new):
             return None
         network = window.network
-        joint = self._joint(network, update, window.predicted) if network and update else None
+        joint = self._joint(network, update, window) if network and update else None
         epochs = config.epochs if self.n_fits else config.first_epochs
         examples = Examples.cat([self.replay.kept, new])
         loss = self.trainer.fit(examples, epochs, window.generator, joint)
@@ -218,16 +230,11 @@ class MemoryModel:
         return loss
 
     def _joint(
-        self,
-        network: NetworkScores,
-        update: NetworkUpdate,
-        asked: list[tuple[Positions, NDArray[np.int32]]],
+        self, network: NetworkScores, update: NetworkUpdate, window: OpenWindow
     ) -> JointNetwork:
-        """Return the network, trained along with the head, for these positions and candidates."""
-        positions = Positions(
-            *(np.concatenate(each) for each in zip(*(a[0] for a in asked), strict=True))
-        )
-        candidates = torch.from_numpy(np.concatenate([each[1] for each in asked])).long()
+        """Return the network, trained along with the head on the examples of a window."""
+        positions, asked = window.every_predicted()
+        candidates = torch.from_numpy(asked).long()
 
         def feature(chosen: Int[Tensor, " k"]) -> Float[Tensor, "k C"]:
             found = self._network_feature(
@@ -248,13 +255,9 @@ class MemoryModel:
         return Examples.cat([self.head.scaled(part).half() for part in parts])
 
     def _examples(
-        self,
-        read: Read,
-        network: NetworkScores | None,
-        positions: Positions,
-        targets: Ints | None = None,
+        self, read: Read, network: NetworkScores | None, positions: Positions
     ) -> Examples:
-        """Join the features of memories and network for some prefixes, and their targets."""
+        """Join the features of memories and network for some prefixes; there are no targets yet."""
         self._check_network(network)
         candidates = torch.from_numpy(read.candidates).long()
         features = torch.from_numpy(read.features)
@@ -262,13 +265,9 @@ class MemoryModel:
             with torch.no_grad(), phase("network"):
                 column = self._network_feature(network, positions, candidates)
             features[..., self._network_column] = column
-        columns = torch.full((len(candidates),), -1)
-        if targets is not None:
-            is_target = (candidates == torch.from_numpy(targets)[:, None]) & (candidates > 0)
-            columns = torch.where(is_target.any(1), is_target.int().argmax(1), -1)
         is_own, context = torch.from_numpy(read.is_own), torch.from_numpy(read.context)
-        weights = torch.ones(len(candidates))
-        return Examples(features, candidates > 0, is_own, context, columns, weights)
+        targets, weights = torch.full((len(candidates),), -1), torch.ones(len(candidates))
+        return Examples(features, candidates > 0, is_own, context, targets, weights)
 
     def _network_feature(
         self, network: NetworkScores, positions: Positions, candidates: Int[Tensor, "B C"]

@@ -99,13 +99,22 @@ class OpenWindow:
 
     def add(self, examples: Examples, positions: Positions, candidates: NDArray[np.int32]) -> None:
         """Add what was read at positions among `learned`, where the target is a candidate."""
+        targets = self.learned.following(positions)[:, None]
+        is_target = torch.from_numpy((candidates == targets) & (candidates > 0))
         # A target that is no candidate has no column: the loss is over candidates only.
-        is_learnable = examples.targets >= 0
+        is_learnable = is_target.any(1)
         weights = torch.tensor(self.learned.worth_after(positions), dtype=torch.float32)
-        self.examples.append(replace(examples, weights=weights).take(is_learnable))
+        known = replace(examples, targets=is_target.int().argmax(1), weights=weights)
+        self.examples.append(known.take(is_learnable))
         [learnable] = is_learnable.numpy().nonzero()
         in_window = self.in_window(positions.take(learnable))
         self.predicted.append((in_window, candidates[learnable]))
+
+    def every_predicted(self) -> tuple[Positions, NDArray[np.int32]]:
+        """Return the positions of all examples in the window, and their candidates [N, C]."""
+        positions, candidates = zip(*self.predicted, strict=True)
+        joined = (np.concatenate(each) for each in zip(*positions, strict=True))
+        return Positions(*joined), np.concatenate(candidates)
 
     def next_tick(self) -> int | None:
         """Return the tick of the next examples, None where all are read."""

@@ -16,6 +16,7 @@ from dayahead.core.columns import (
 )
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.core.prefixes import prefixed, with_prefix
+from dayahead.distributed.process import Process
 from dayahead.memory.clicks import Clicks, WindowSessions
 from dayahead.memory.collected import Collected
 from dayahead.memory.items import NEVER
@@ -119,6 +120,13 @@ class MemoryRecommender(CountingModel):
     def counter(self) -> MemoryModel | None:
         """The memories and the head, where there is a tick."""
         return self.memory if self.tick else None
+
+    def divide_among(self, process: Process) -> None:
+        """Read the head's examples together with the other processes of a run.
+
+        All of them have to fit on, follow and advance over the same windows.
+        """
+        self.memory.process = process
 
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Extend memories and network to the first `sizes[column]` values of each vocabulary."""

@@ -7,12 +7,11 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import torch
 from numpy.typing import NDArray
 
 from dayahead.core.columns import EVENT_TIME, SESSION_ID, VALUE
 from dayahead.core.errors import ConfigError, ModelFileError
-from dayahead.distributed.process import Process, Rank
+from dayahead.distributed.process import ALONE
 from dayahead.model.checkpoint import StoredModel
 from dayahead.model.model import Padded
 from dayahead.outputs.tables import WindowRanks, WindowResult, window_result
@@ -28,7 +27,6 @@ from dayahead.windows.metadata import Statistics
 
 BATCH_SIZE = 512
 """Sessions scored at once; no metric depends on it."""
-_PROCESS = Process(Rank(0, 1), torch.device("cpu"))
 
 
 def evaluate_saved(
@@ -90,7 +88,7 @@ def saved_ranks(
         # Later values are unknown, as they were when the model was saved.
         batches = _batches(sessions.without_later(stored.config.known))
         offered = _offered(stored, stored.candidates, window.start_time)
-        ranked = evaluate(stored.model, batches, n_targets, offered, _PROCESS)
+        ranked = evaluate(stored.model, batches, n_targets, offered, ALONE)
     return ranked.as_window_ranks(table[SESSION_ID], targets)
 
 
@@ -158,7 +156,7 @@ def _live_ranks(
     train = followed.train_sessions(stored)
     try:
         model.follow(followed.sizes, train, followed.end, to_fit=False)
-        [ranked] = evaluate_live(model, [request], offered, _PROCESS, BATCH_SIZE)
+        [ranked] = evaluate_live(model, [request], offered, ALONE, BATCH_SIZE)
     finally:
         model.rewind()
     return ranked
@@ -169,7 +167,7 @@ def _offered(stored: StoredModel, candidates: NDArray[np.int32], time: int) -> O
 
 
 def _batches(sessions: Sessions) -> LoadedBatches:
-    return LoadedBatches(sessions, sorted_rows(sessions.lengths, BATCH_SIZE), _PROCESS.rank)
+    return LoadedBatches(sessions, sorted_rows(sessions.lengths, BATCH_SIZE), ALONE.rank)
 
 
 def _later_window(folder: WindowFolder, fitted: str, name: str | None) -> Window:

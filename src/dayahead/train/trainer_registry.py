@@ -39,6 +39,7 @@ def _(model: NextItemModel, config: TrainingConfig, ends: Ends, process: Process
 
 @trainer_of.register
 def _(model: MemoryRecommender, config: TrainingConfig, ends: Ends, process: Process) -> Trainer:
+    model.divide_among(process)
     if model.network is None:
         return CountingTrainer(model, ends)
     return MemoryTrainer(model, model.network, ends, config, process)

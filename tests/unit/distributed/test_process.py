@@ -191,3 +191,18 @@ def test_memory_does_not_grow_with_the_shapes_of_products():
     command = [sys.executable, "-c", GROWTH]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(found.stdout) < 60
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 4, 7])
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_results_come_in_order_whichever_process_computes_them(monkeypatch, n, world_size):
+    """The last rank of each world asks; the others' results are those that they would send."""
+    own = [iter(range(rank, n, world_size)) for rank in range(world_size)]
+    others = own[:-1]
+
+    def gathered(_, value):
+        return [*(next(each, None) for each in others), value]
+
+    process = Process(Rank(world_size - 1, world_size), torch.device("cpu"))
+    monkeypatch.setattr(Process, "all_gather", gathered)
+    assert [*process.in_turns(own[-1], n)] == [*range(n)]

@@ -23,8 +23,9 @@ def awaited_values(rows, *offers):
     awaited = AwaitedExamples(Positions(np.arange(len(rows)), np.arange(len(rows))), clicks(rows))
     for value, offered in enumerate(offers, start=1):
         awaited.offer(clicks(offered), read_of(clicks(offered), value), ALLOWED)
-    [(positions, found)] = awaited.read(lambda prefixes: read_of(prefixes, 0), 1)
-    assert positions.rows.tolist() == [*range(len(rows))]
+    every = np.arange(len(rows))
+    [(part, found)] = awaited.read(lambda prefixes: read_of(prefixes, 0), [every])
+    assert np.array_equal(part, every)
     assert np.unique(found.context, axis=1).tolist() == found.context[:, :1].tolist()
     return [*zip(found.candidates[:, 0].tolist(), found.features[:, 0, 0].tolist(), strict=True)]
 

@@ -125,6 +125,8 @@ def test_two_processes_agree_with_one(windows, tmp_path, sections):
     one = train_study(windows, tmp_path / "one", sections)
     study = tiny_study(windows, tmp_path / "two", sections)
     run_processes(run_and_record, compute_config(processes=2), {"two": study}, tmp_path)
+    if sections["model"].get("network", "none") == "none":
+        assert same_weights(one, tmp_path / "two")
     same = [found_by(out, 2) for out in (one, tmp_path / "two")]
     assert same[0].keys() == same[1].keys()
     for key, (rank, items, scores) in same[0].items():

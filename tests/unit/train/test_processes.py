@@ -12,7 +12,7 @@ from dayahead.outputs.tables import read_windows
 from dayahead.train.run import Run
 from dayahead.train.stage import train
 from support.outputs import without_times
-from support.process_studies import DAYS, N_SESSIONS, N_STEPS, every_variant
+from support.process_studies import DAYS, N_SESSIONS, N_STEPS, VARIANTS, every_variant
 from support.tiny_settings import BACKBONES, compute_config, evaluated_windows, ranks_of, tiny_study
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
 from support.worker_studies import run_and_record
@@ -49,6 +49,13 @@ def test_ranks_and_metrics_are_the_same(runs, name):
     lists = [(out / "results" / "lists.csv").read_text() for out in (one, two)]
     assert lists[0] == lists[1]
     assert lists[0].count("\n") == 1 + len(rows[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*(name for name in VARIANTS if name in (*BASELINES, MEMORY))])
+def test_a_model_that_counts_is_the_same_to_the_last_bit(runs, name):
+    one, two = (folder / name / "models" / "model.safetensors" for folder in runs)
+    assert one.read_bytes() == two.read_bytes()
 
 
 @pytest.mark.slow
