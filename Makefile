@@ -3,6 +3,7 @@
 PYTHON ?=
 TORCH ?=
 PORT ?= 5000
+SIZE ?=
 TESTS ?=
 TARGET ?= pipeline
 IMAGE ?= localhost/dayahead:$(or $(TORCH),cpu)
@@ -14,6 +15,8 @@ DEV_READY := $(if $(DAYAHEAD_ENVIRONMENT),,.venv/.dev-ready)
 DOCS_READY := build/docs-env/.ready
 PEERS_READY := $(patsubst %,build/peers/%/.ready,transformers4rec rectools)
 RECBOLE_READY := build/peers/recbole/.ready
+PEERS_IN_A_SHOP := peer_accuracy.py --datasets shop --epochs 1 \
+	--models popularity transitions memory gpt2 "RecTools SASRec" "Transformers4Rec XLNet"
 INSTALL := .venv/bin/python tools/install.py
 # A worker per core. Each begins with a share of neighbouring tests, which have fixtures in common,
 # and takes some of another's when it is done.
@@ -60,8 +63,9 @@ bench: $(READY)  ## measure training, evaluation and recommend; say what changed
 	python benchmarks/throughput.py
 	python -W ignore benchmarks/recommend.py
 
-bench-peers: $(READY) $(PEERS_READY)  ## measure against Transformers4Rec and RecTools, in environments of their own
-	python -W ignore benchmarks/peers.py
+bench-peers: $(READY) $(PEERS_READY)  ## measure against Transformers4Rec and RecTools, in environments of their own (SIZE=shop: a shop's days, an hour)
+	$(if $(filter-out shop,$(SIZE)),$(error SIZE=$(SIZE): expected shop, or nothing))
+	python -W ignore benchmarks/$(if $(SIZE),$(PEERS_IN_A_SHOP),peers.py)
 
 bench-accuracy: $(READY) $(PEERS_READY) $(RECBOLE_READY)  ## NDCG, recall and CPU time of peers under the protocol, on $$DAYAHEAD_DATA: hours (OPTIONS="--datasets synthetic")
 	python -W ignore benchmarks/peer_accuracy.py $(OPTIONS)

@@ -11,7 +11,7 @@ Seconds are user time of one thread, of all fits and evaluations; of a peer with
 Windows, settings and cells (cells.jsonl) are kept in build/accuracy, and what is there is not made
 again: remove the folder to begin with other settings or code.
 
-Command: make bench-accuracy
+Command: make bench-accuracy, or make bench-peers SIZE=shop
 """
 
 import argparse
@@ -39,6 +39,7 @@ from measurement import print_header
 from peer_windows import Ours, Peer, Side
 from peers import ENVIRONMENTS, Program, peer
 from scratch_project import ScratchProject
+from shop_days import set_size
 from worker import Worker
 
 FOLDER = ENVIRONMENTS.parent / "accuracy"
@@ -48,8 +49,11 @@ DATASETS: Mapping[str, Mapping[str, Any]] = {
     "rees46_head": {"unit": "minute", "length": 4},
     "diginetica": {"min_sessions": 10},
     "g1": {"unit": "hour"},
+    "shop": {},
 }
-"""Settings of the windows by data set; of G1 the 13 hours of G1_HOURS."""
+"""Settings of the windows by data set; of G1 the 13 hours of G1_HOURS, of the shop the days of
+shop_days.py."""
+SHOP_DAYS = 3
 OURS = ("memory", "gpt2", "transitions", "popularity")
 PEERS: Mapping[str, Program] = {
     "RecTools SASRec": peer("rectools", architecture="sasrec", dropout=0.2),
@@ -63,6 +67,11 @@ PEERS: Mapping[str, Program] = {
 }
 """Settings of their own: the defaults of RecTools' models, of RecBole's GRU4Rec.yaml and of
 Transformers4Rec, whose learning rate falls to 0 over each fit, as its Trainer's does."""
+IN_A_SHOP: Mapping[str, Mapping[str, Any]] = {
+    "RecTools SASRec": {"loss": "sampled_softmax", "n_negatives": 256},
+}
+"""Further settings in a shop, where the softmax over all items at all positions of a day takes
+more than an hour: RecTools' sampled one."""
 OF_ALL = {
     "threads": 1,
     "weight_decay": 0.0,
@@ -80,10 +89,13 @@ def windows_of(dataset: str) -> tuple[Params, WindowFolder]:
     if not (windows / "windows.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        settings = {"dataset": dataset, "window": DATASETS[dataset]}
+        source = "synthetic" if dataset == "shop" else dataset
+        settings = {"dataset": source, "window": DATASETS[dataset]}
         project = ScratchProject.create(folder, settings)
         if dataset == "g1":
             project.add_clicks(*G1_HOURS)
+        if dataset == "shop":
+            set_size(project, days=SHOP_DAYS)
         project.prepare()
     params = load_params(folder / "params.yaml")
     evaluation = replace(params.evaluation, lists=0)
@@ -141,6 +153,7 @@ def settings_of(key: Cell, params: Params, folder: WindowFolder) -> dict[str, An
         "n_items": len(folder.vocabulary(ITEM_ID)),
         "seed": key["seed"],
         **PEERS[key["model"]].settings,
+        **(IN_A_SHOP.get(key["model"], {}) if key["dataset"] == "shop" else {}),
     }
 
 
@@ -174,7 +187,8 @@ def options(words: Sequence[str] | None) -> argparse.Namespace:
     """Return the options."""
     parser = argparse.ArgumentParser(description="Compare accuracy with peers under the protocol.")
     models = [*OURS, *PEERS]
-    parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=list(DATASETS))
+    small = [name for name in DATASETS if name != "shop"]
+    parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=small)
     parser.add_argument("--models", nargs="+", choices=models, default=models)
     parser.add_argument("--windows", type=int, help="evaluate only so many of a data set")
     parser.add_argument("--split", choices=("test", "valid"), default="test")

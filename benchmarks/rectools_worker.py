@@ -1,11 +1,12 @@
 """RecTools' SASRec and BERT4Rec, as sides of `peers.py`; runs in its environment.
 
-The loss is their softmax over all items, over all positions of a batch, padding included. Training
-is a plain loop over the library's own batches, its module's loss and the Adam that it takes,
-without Lightning's trainer around them. `fit_partial` goes on with the sessions of the first fit
-alone, so it is this module that is trained further, with all items from the start. Scores are those
-that `recommend` ranks; evaluation is `recommend` itself, 20 items for each session without its
-last. SASRec's blocks are smaller than GPT-2's: their feed-forward layers are d wide instead of 4 d.
+The loss is their softmax over all items, or another of theirs that the settings name, over all
+positions of a batch, padding included. Training is a plain loop over the library's own batches, its
+module's loss and the Adam that it takes, without Lightning's trainer around them. `fit_partial`
+goes on with the sessions of the first fit alone, so it is this module that is trained further, with
+all items from the start. Scores are those that `recommend` ranks; evaluation is `recommend` itself,
+20 items for each session without its last. SASRec's blocks are smaller than GPT-2's: their
+feed-forward layers are d wide instead of 4 d.
 """
 
 import logging
@@ -56,7 +57,8 @@ class Model(PeerModel):
             n_factors=given["d_model"],
             dropout_rate=given["dropout"],
             session_max_len=longest,
-            loss="softmax",
+            loss=given.get("loss", "softmax"),
+            n_negatives=given.get("n_negatives", 1),
             lr=given["learning_rate"],
             batch_size=given["batch_size"],
             epochs=0,

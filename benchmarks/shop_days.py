@@ -26,17 +26,23 @@ from dayahead.config.sections import nested
 from measurement import print_header
 from scratch_project import ScratchProject
 
+SIZES = {"days": 4, "sessions_per_day": 297_000, "n_items": 166_794}
 N_TOPICS = 624
 SPLIT = {"train": [0, 0.8], "valid": [0.8, 0.9], "test": [0.9, 1]}
+
+
+def set_size(project: ScratchProject, **sizes: int) -> None:
+    """Give the embedded log of a project the size and split of a shop; `sizes` as SIZES."""
+    source = read_yaml(project.folder / "datasets" / "synthetic.yaml")["source"]
+    sizes = source["synthetic"] | SIZES | sizes | {"n_topics": N_TOPICS}
+    project.set("datasets/synthetic.yaml", {"source": {"synthetic": sizes}, "split": SPLIT})
 
 
 def shop(folder: Path, size: argparse.Namespace) -> ScratchProject:
     """Return a project whose log was downloaded and preprocessed."""
     project = ScratchProject.create(folder, {"dataset": "synthetic"})
-    source = read_yaml(folder / "datasets" / "synthetic.yaml")["source"]
     sizes = {"days": size.days, "sessions_per_day": size.sessions, "n_items": size.items}
-    sizes = source["synthetic"] | sizes | {"n_topics": N_TOPICS}
-    project.set("datasets/synthetic.yaml", {"source": {"synthetic": sizes}, "split": SPLIT})
+    set_size(project, **sizes)
     for stage in ("download", "preprocess"):
         print(f"{stage}: {project.run_stage(stage):.0f} s", flush=True)
     print(f"sessions of a day: {median(project.session_counts().values()):,.0f}", flush=True)
@@ -72,9 +78,8 @@ def measure(project: ScratchProject, settings: str) -> None:
 def main() -> None:
     """Measure the settings of params.yaml, and each list of changes."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--days", type=int, default=4)
-    parser.add_argument("--sessions", type=int, default=297_000)
-    parser.add_argument("--items", type=int, default=166_794)
+    for name, size in zip(("days", "sessions", "items"), SIZES.values(), strict=True):
+        parser.add_argument(f"--{name}", type=int, default=size)
     parser.add_argument("-S", dest="settings", nargs="*", default=[""])
     arguments = parser.parse_args()
     print_header()

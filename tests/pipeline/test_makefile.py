@@ -170,6 +170,10 @@ def test_a_peer_is_set_up_beside_our_environment_once(project):
     installed = re.findall(r"tools/install.py (\S+) (\S+)", printed)
     assert installed == [("build/peers/transformers4rec", "benchmarks/transformers4rec.txt")]
     assert printed.splitlines()[-1] == "python -W ignore benchmarks/peers.py"
+    printed = make(project, "--dry-run", "bench-peers", "SIZE=shop").stdout
+    assert "benchmarks/peer_accuracy.py --datasets shop --epochs 1" in printed.splitlines()[-1]
+    refused = make(project, "--dry-run", "bench-peers", "SIZE=large")
+    assert "SIZE=large: expected shop, or nothing" in refused.stderr
     printed = make(project, "--dry-run", "bench-accuracy", "OPTIONS=--epochs 3").stdout
     assert "tools/install.py build/peers/recbole benchmarks/recbole.txt" in printed
     assert printed.splitlines()[-1] == "python -W ignore benchmarks/peer_accuracy.py --epochs 3"
