@@ -2,6 +2,8 @@
 
 import pytest
 
+from support.project_copy import change_params
+
 pytestmark = pytest.mark.cluster
 
 
@@ -17,6 +19,19 @@ def test_other_launchers_inside_an_allocation(study, reference, launcher):
     job = study.train(launcher=launcher)
     assert job.wait() == "COMPLETED", job.output
     assert study.outputs() == reference
+
+
+def test_memories_on_four_processes_of_two_nodes_are_those_of_one(prepared, tmp_path):
+    """Each reads a quarter of the head's examples, and all end with the same bytes."""
+    of_memory = {"model": {"architecture": "memory", "network": "none"}}
+    alone, divided = (prepared.copied(tmp_path / name) for name in ("alone", "divided"))
+    for study in (alone, divided):
+        change_params(study.folder, of_memory)
+    alone.run("dvc repro")
+    job = divided.train("--ntasks-per-node=2")
+    assert job.wait() == "COMPLETED", job.output
+    assert job.state["NumTasks"] == "4"
+    assert divided.outputs() == alone.outputs()
 
 
 def test_an_unknown_launcher_is_named(study):
