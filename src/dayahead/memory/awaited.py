@@ -71,7 +71,7 @@ class AwaitedExamples:
 
 
 def parts(n_rows: int, n_columns: int, n_processes: int = 1) -> list[Ints]:
-    """Cut rows into parts of at most CELLS cells, at least one for each process if there are."""
+    """Cut rows into parts of at most CELLS cells, where possible one or more for each process."""
     step = max(1, min(CELLS // max(1, n_columns), -(-n_rows // n_processes)))
     return np.split(np.arange(n_rows), np.arange(step, n_rows, step))
 

@@ -174,7 +174,7 @@ def _pairs(growth: Growth) -> Pairs:
 def _cells(pairs: Pairs, decays: Floats, kind_of: Ints, is_backward: Flags) -> SortedCells:
     """Return the sums over pairs: backward channels under (b, a), the others under (a, b).
 
-    Memory is 60 bytes per pair, besides the sums.
+    Memory is 80 bytes per pair, besides the sums.
     """
     before, after = pairs.items[pairs.before], pairs.items[pairs.after]
     order = _order(np.append(before, after), np.append(after, before))
