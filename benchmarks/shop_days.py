@@ -44,9 +44,15 @@ def shop(folder: Path, size: argparse.Namespace) -> ScratchProject:
     sizes = {"days": size.days, "sessions_per_day": size.sessions, "n_items": size.items}
     set_size(project, **sizes)
     for stage in ("download", "preprocess"):
-        print(f"{stage}: {project.run_stage(stage):.0f} s", flush=True)
+        print(f"{stage}: {project.run_stage(stage):.0f} s, {largest()}", flush=True)
     print(f"sessions of a day: {median(project.session_counts().values()):,.0f}", flush=True)
     return project
+
+
+def largest() -> str:
+    """Return the peak memory of the largest process of all stages so far."""
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    return f"largest process so far {peak:.2f} GiB"
 
 
 def changed(settings: str) -> dict[str, Any]:
@@ -62,7 +68,7 @@ def measure(project: ScratchProject, settings: str) -> None:
     project.clear_cache()
     whole = project.run_stage("train")
     (project.folder / "params.yaml").write_text(unchanged)
-    print(f"{settings or 'params.yaml'}: {whole:.0f} s", flush=True)
+    print(f"{settings or 'params.yaml'}: {whole:.0f} s, {largest()}", flush=True)
     results = project.folder / "results"
     with (results / "timing.csv").open() as times, (results / "windows.csv").open() as windows:
         for time, window in zip(csv.DictReader(times), csv.DictReader(windows), strict=True):
@@ -88,11 +94,9 @@ def main() -> None:
         project = shop(folder, arguments)
         for settings in arguments.settings:
             measure(project, settings)
-        project.run_stage("aggregate")
+        print(f"aggregate: {project.run_stage('aggregate'):.0f} s, {largest()}")
     finally:
         shutil.rmtree(folder)
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
-    print(f"largest process: {peak:.2f} GiB")
 
 
 if __name__ == "__main__":

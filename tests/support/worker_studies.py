@@ -57,6 +57,14 @@ def write_cores(process: Process, folder: Path) -> None:
     write_json(folder / f"{process.rank.index}.json", info)
 
 
+def write_turns(process: Process, folder: Path, sizes: list[int]) -> None:
+    """Write what every process gets of the results, of which it computes its own."""
+    results = torch.load(folder / "results.pt", weights_only=True)
+    own = iter(results[process.rank.index :: process.rank.world_size])
+    found = [list(each) for each in process.in_turns(own, sizes)]
+    torch.save(found, folder / f"{process.rank.index}.pt")
+
+
 def kill_second(process: Process) -> None:
     """Kill the second process with SIGKILL, as if memory had run out."""
     if not process.is_main:

@@ -3,7 +3,7 @@
 import logging
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from ctypes import CDLL
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,14 +81,36 @@ class Process:
                 dist.all_gather_object(values, value)
         return values
 
-    def in_turns(self, own: Iterator[T], n: int) -> Iterator[T]:
-        """Yield n results on every process, each computed by one: rank r has r, r + world size, ...
+    def in_turns(
+        self, own: Iterator[Sequence[Tensor]], sizes: Sequence[int]
+    ) -> Iterator[Sequence[Tensor]]:
+        """Yield results on every process, each computed by one: rank r has r, r + world size, ...
 
         A collective for each turn, so that no process holds more than one turn's results.
+
+        Args:
+            own: this process's results, of some tensors each.
+            sizes: rows of every result, as many for each process.
         """
-        for start in range(0, n, self.rank.world_size):
-            found = self.all_gather(next(own, None))[: n - start]
-            yield from cast("list[T]", found)
+        world_size = self.rank.world_size
+        if world_size == 1:
+            yield from own
+            return
+        for turn in range(0, len(sizes), world_size):
+            of_turn = sizes[turn : turn + world_size]
+            found = [self._all_gather_rows(each, of_turn) for each in next(own)]
+            yield from zip(*found, strict=True)
+
+    def _all_gather_rows(self, rows: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+        """Return the rows of all ranks, as many as `sizes` says, on the CPU."""
+        is_bool, padded = rows.dtype == torch.bool, rows.new_zeros(max(sizes), *rows.shape[1:])
+        padded[: len(rows)] = rows
+        sent = (padded.view(torch.uint8) if is_bool else padded).to(self.device)
+        found = [torch.empty_like(sent) for _ in sizes]
+        with phase("collectives"):
+            dist.all_gather(found, sent)
+        taken = [each[:size].cpu() for each, size in zip(found, sizes, strict=True)]
+        return [each.view(torch.bool) for each in taken] if is_bool else taken
 
 
 ALONE = Process(Rank(0, 1), torch.device("cpu"))

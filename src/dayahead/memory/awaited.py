@@ -71,9 +71,9 @@ class AwaitedExamples:
 
 
 def parts(n_rows: int, n_columns: int, n_processes: int = 1) -> list[Ints]:
-    """Cut rows into parts of at most CELLS cells, where possible one or more for each process."""
-    step = max(1, min(CELLS // max(1, n_columns), -(-n_rows // n_processes)))
-    return np.split(np.arange(n_rows), np.arange(step, n_rows, step))
+    """Cut rows into equal parts of at most CELLS cells, as many for each process."""
+    most = max(1, CELLS // max(1, n_columns)) * n_processes
+    return np.array_split(np.arange(n_rows), max(1, -(-n_rows // most)) * n_processes)
 
 
 def _merged(known: Read, found: Read, is_found: Flags) -> Read:

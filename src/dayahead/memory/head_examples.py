@@ -29,14 +29,18 @@ class Examples:
         """Return the number of prefixes."""
         return len(self.targets)
 
+    def tensors(self) -> list[Tensor]:
+        """Return all, in the order of their names."""
+        return [getattr(self, name) for name in NAMES]
+
     def take(self, rows: Int[Tensor, " R"] | Bool[Tensor, " B"] | slice) -> "Examples":
         """Return some of the prefixes."""
-        return Examples(*(getattr(self, name)[rows] for name in NAMES))
+        return Examples(*(each[rows] for each in self.tensors()))
 
     @classmethod
     def cat(cls, parts: list["Examples"]) -> "Examples":
         """Join examples with equally many candidates."""
-        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in NAMES))
+        return cls(*map(torch.cat, zip(*(part.tensors() for part in parts), strict=True)))
 
     def half(self) -> "Examples":
         """Return features and context in half precision, as they are kept."""

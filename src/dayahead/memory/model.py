@@ -203,15 +203,16 @@ class MemoryModel:
         rank = self.process.rank
         cut = parts(len(awaited.prefixes), n_candidates, rank.world_size)
 
-        def read() -> Iterator[tuple[Examples, NDArray[np.int32]]]:
+        def read() -> Iterator[list[Tensor]]:
             own = cut[rank.index :: rank.world_size]
             for part, found in awaited.read(memories.reader(n_candidates), own):
                 in_window = window.in_window(awaited.positions.take(part))
-                yield self._examples(found, window.network, in_window), found.candidates
+                examples = self._examples(found, window.network, in_window)
+                yield [torch.from_numpy(found.candidates), *examples.tensors()]
 
-        every = self.process.in_turns(read(), len(cut))
-        for part, (examples, candidates) in zip(cut, every, strict=True):
-            window.add(examples, awaited.positions.take(part), candidates)
+        every = self.process.in_turns(read(), [len(part) for part in cut])
+        for part, (candidates, *tensors) in zip(cut, every, strict=True):
+            window.add(Examples(*tensors), awaited.positions.take(part), candidates.numpy())
         window.awaited = None
 
     def _learn(self, window: OpenWindow, update: NetworkUpdate | None) -> float | None:
