@@ -1,6 +1,5 @@
 """Stages as processes: how their failures are classified, and what a challenger's run sees."""
 
-import signal
 import subprocess
 import sys
 import time
@@ -182,7 +181,7 @@ def test_a_signal_ends_the_stage_too(project, monkeypatch):
     def interrupted(seconds):
         if (project / "pid").exists() and (pid := (project / "pid").read_text()):
             stages.append(psutil.Process(int(pid)))
-            signal.raise_signal(signal.SIGINT)
+            raise KeyboardInterrupt  # as Python does at SIGINT, unless a shell has it ignored
         time.sleep(seconds)
 
     monkeypatch.setattr(running, "time", SimpleNamespace(sleep=interrupted))
