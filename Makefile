@@ -63,7 +63,7 @@ bench: $(READY)  ## measure training, evaluation and recommend; say what changed
 	python benchmarks/throughput.py
 	python -W ignore benchmarks/recommend.py
 
-bench-peers: $(READY) $(PEERS_READY)  ## measure against Transformers4Rec and RecTools, in environments of their own (SIZE=shop: a shop's days, an hour)
+bench-peers: $(READY) $(PEERS_READY)  ## measure against Transformers4Rec and RecTools, in environments of their own (SIZE=shop: a shop's days: hours)
 	$(if $(filter-out shop,$(SIZE)),$(error SIZE=$(SIZE): expected shop, or nothing))
 	python -W ignore benchmarks/$(if $(SIZE),$(PEERS_IN_A_SHOP),peers.py)
 

@@ -22,7 +22,7 @@ from tabulate import tabulate
 from dayahead.config.loading import read_yaml
 from dayahead.core.phases import read_phases
 from measurement import print_header
-from scratch_project import ScratchProject
+from scratch_project import PROJECT, ScratchProject
 from shop_days import set_size
 
 BASE = {"sessions": 40_000, "items": 40_000, "windows": 1}
@@ -51,11 +51,12 @@ Costs = Mapping[str, float]
 
 def settings_of(size: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     """Return the settings of params.yaml that are changed."""
-    memory = read_yaml(Path(__file__).parents[1] / "params.yaml")["memory"]
+    memory: dict[str, Any] = {}
     if "candidates" in size:
         memory["n_candidates"] = size["candidates"]
     if "half_lives" in size:
-        names = [name for name in memory if name.endswith("_half_lives")]
+        settings = read_yaml(PROJECT / "params.yaml")["memory"]
+        names = [name for name in settings if name.endswith("_half_lives")]
         memory |= {name: [*HALF_LIVES[: size["half_lives"]]] for name in names}
     return {
         "memory": memory,
@@ -86,16 +87,14 @@ def rows_of(factor: str) -> list[dict[str, str]]:
     rows = []
     for name in PHASES:
         seconds = [each[name] for each in found]
-        slope, _ = np.polyfit(np.log(sizes), np.log(seconds[:-1]), 1)
-        predicted = seconds[-2] + (seconds[-2] - seconds[-3]) / (sizes[-1] - sizes[-2]) * (
-            last - sizes[-1]
-        )
+        power, _ = np.polyfit(np.log(sizes), np.log(seconds[:-1]), 1)
+        predicted = np.polyval(np.polyfit(sizes[-2:], seconds[-3:-1], 1), last)
         rows.append(
             {
                 "factor": f"{factor} {', '.join(f'{size:,}' for size in (*sizes, last))}",
                 "phase": name,
                 "CPU s": ", ".join(f"{each:.1f}" for each in seconds),
-                "power": f"{slope:.2f}",
+                "power": f"{power:.2f}",
                 "predicted": f"{predicted:.1f}",
                 "predicted / measured": f"{predicted / seconds[-1]:.2f}",
             }

@@ -67,11 +67,11 @@ PEERS: Mapping[str, Program] = {
 }
 """Settings of their own: the defaults of RecTools' models, of RecBole's GRU4Rec.yaml and of
 Transformers4Rec, whose learning rate falls to 0 over each fit, as its Trainer's does."""
-IN_A_SHOP: Mapping[str, Mapping[str, Any]] = {
-    "RecTools SASRec": {"loss": "sampled_softmax", "n_negatives": 256},
+OF_DATASET: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("shop", "RecTools SASRec"): {"loss": "sampled_softmax", "n_negatives": 256},
 }
-"""Further settings in a shop, where the softmax over all items at all positions of a day takes
-more than an hour: RecTools' sampled one."""
+"""Further settings of a peer on a data set. In a shop the softmax over all items at all positions
+of a day takes more than an hour, so RecTools' sampled one is taken."""
 OF_ALL = {
     "threads": 1,
     "weight_decay": 0.0,
@@ -153,7 +153,7 @@ def settings_of(key: Cell, params: Params, folder: WindowFolder) -> dict[str, An
         "n_items": len(folder.vocabulary(ITEM_ID)),
         "seed": key["seed"],
         **PEERS[key["model"]].settings,
-        **(IN_A_SHOP.get(key["model"], {}) if key["dataset"] == "shop" else {}),
+        **OF_DATASET.get((key["dataset"], key["model"]), {}),
     }
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from dayahead.config.params import Params
 from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.core.ragged import row_of_each
-from dayahead.distributed.process import Process
+from dayahead.distributed.process import ALONE
 from dayahead.metrics.metrics import Ranks
 from dayahead.model.model import CountingModel
 from dayahead.model.output_layer import Columns, Scorer
@@ -28,9 +28,7 @@ from dayahead.train.run import Run
 from dayahead.train.study import Study
 from dayahead.windows.folder import Window, WindowFolder
 from worker import Worker
-from workload import SINGLE
 
-CPU = Process(SINGLE, torch.device("cpu"))
 Candidates = NDArray[np.int32]
 """Catalogue indices, ascending."""
 
@@ -52,7 +50,7 @@ class Ours:
     """A model of the settings, by the code of the stage."""
 
     def __init__(self, params: Params, folder: WindowFolder) -> None:
-        self.run = Run(Study(params=params, windows=folder.folder), CPU, folder.windows[0])
+        self.run = Run(Study(params=params, windows=folder.folder), ALONE, folder.windows[0])
         self.seconds = 0.0
 
     def fit(self, window: Window) -> None:
@@ -112,10 +110,10 @@ class Peer:
 
     def ranks(self, window: Window, candidates: Candidates) -> Ranks:
         """Rank the targets of a window by the program's scores."""
-        batches = self.loader.evaluation_batches(window, SINGLE)
+        batches = self.loader.evaluation_batches(window, ALONE.rank)
         targets = self.loader.targets_of(self.loader.evaluation_sessions(window))
         model = ScoredElsewhere(self._scores)
-        return evaluate(model, batches, targets.counts, Offered(candidates), CPU).ranks
+        return evaluate(model, batches, targets.counts, Offered(candidates), ALONE).ranks
 
     def _scores(self, items: Int[Tensor, " N"], offsets: Int[Tensor, " S1"]) -> Tensor:
         """Return the program's scores of all items after sessions, [S, n_items]."""

@@ -41,8 +41,7 @@ def set_size(project: ScratchProject, **sizes: int) -> None:
 def shop(folder: Path, size: argparse.Namespace) -> ScratchProject:
     """Return a project whose log was downloaded and preprocessed."""
     project = ScratchProject.create(folder, {"dataset": "synthetic"})
-    sizes = {"days": size.days, "sessions_per_day": size.sessions, "n_items": size.items}
-    set_size(project, **sizes)
+    set_size(project, days=size.days, sessions_per_day=size.sessions, n_items=size.items)
     for stage in ("download", "preprocess"):
         print(f"{stage}: {project.run_stage(stage):.0f} s, {largest()}", flush=True)
     print(f"sessions of a day: {median(project.session_counts().values()):,.0f}", flush=True)
@@ -84,8 +83,9 @@ def measure(project: ScratchProject, settings: str) -> None:
 def main() -> None:
     """Measure the settings of params.yaml, and each list of changes."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    for name, size in zip(("days", "sessions", "items"), SIZES.values(), strict=True):
-        parser.add_argument(f"--{name}", type=int, default=size)
+    parser.add_argument("--days", type=int, default=SIZES["days"])
+    parser.add_argument("--sessions", type=int, default=SIZES["sessions_per_day"])
+    parser.add_argument("--items", type=int, default=SIZES["n_items"])
     parser.add_argument("-S", dest="settings", nargs="*", default=[""])
     arguments = parser.parse_args()
     print_header()

@@ -17,12 +17,12 @@ from pathlib import Path
 import torch
 
 from dayahead.core.columns import ITEM_ID
-from dayahead.distributed.process import Process
+from dayahead.distributed.process import ALONE, Process
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.train.batches import LoadedBatches
 from dayahead.train.trainers import GradientTrainer
 from measurement import print_header, seconds
-from workload import SINGLE, build_model, default_params, equal_sessions, gpt2_params
+from workload import build_model, default_params, equal_sessions, gpt2_params
 
 N_ITEMS = 1_000_000
 BATCH = 512
@@ -30,7 +30,6 @@ LENGTH = 21
 """One event more than there are targets."""
 LIMIT_GIB = 3.0
 """Of memory beyond weights and optimizer state."""
-SINGLE_PROCESS = Process(SINGLE, torch.device("cpu"))
 
 
 def build_trainer(
@@ -57,7 +56,7 @@ def resident_memory(field: str) -> int:
 def measure(
     loss_name: str,
     precision: str,
-    process: Process = SINGLE_PROCESS,
+    process: Process = ALONE,
     shard: Shard = WHOLE,
     save: Callable[[GradientTrainer], object] = lambda _: None,
 ) -> dict[str, float]:

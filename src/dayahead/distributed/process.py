@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dayahead.config.machine import ComputeConfig
 from dayahead.core.phases import phase
+from dayahead.distributed.collectives import Collectives
 from dayahead.distributed.openmp import watch_cores
 
 T = TypeVar("T")
@@ -96,21 +97,15 @@ class Process:
         if world_size == 1:
             yield from own
             return
+        collectives = Collectives()
         for turn in range(0, len(sizes), world_size):
-            of_turn = sizes[turn : turn + world_size]
-            found = [self._all_gather_rows(each, of_turn) for each in next(own)]
+            of_turn = [*sizes[turn : turn + world_size]]
+            found = []
+            for rows in next(own):
+                with phase("collectives"):
+                    every, _ = collectives.all_gather(rows.to(self.device), of_turn)
+                found.append(torch.split(every.cpu(), of_turn))
             yield from zip(*found, strict=True)
-
-    def _all_gather_rows(self, rows: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-        """Return the rows of all ranks, as many as `sizes` says, on the CPU."""
-        is_bool, padded = rows.dtype == torch.bool, rows.new_zeros(max(sizes), *rows.shape[1:])
-        padded[: len(rows)] = rows
-        sent = (padded.view(torch.uint8) if is_bool else padded).to(self.device)
-        found = [torch.empty_like(sent) for _ in sizes]
-        with phase("collectives"):
-            dist.all_gather(found, sent)
-        taken = [each[:size].cpu() for each, size in zip(found, sizes, strict=True)]
-        return [each.view(torch.bool) for each in taken] if is_bool else taken
 
 
 ALONE = Process(Rank(0, 1), torch.device("cpu"))

@@ -100,7 +100,7 @@ class OpenWindow:
     def add(self, examples: Examples, positions: Positions, candidates: NDArray[np.int32]) -> None:
         """Add what was read at positions among `learned`, where the target is a candidate."""
         targets = self.learned.following(positions)[:, None]
-        is_target = torch.from_numpy((candidates == targets) & (candidates > 0))
+        is_target = torch.from_numpy(candidates == targets) & examples.is_candidate
         # A target that is no candidate has no column: the loss is over candidates only.
         is_learnable = is_target.any(1)
         weights = torch.tensor(self.learned.worth_after(positions), dtype=torch.float32)

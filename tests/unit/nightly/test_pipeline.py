@@ -1,5 +1,6 @@
 """Stages as processes: how their failures are classified, and what a challenger's run sees."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -173,6 +174,15 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.fixture
+def _interruptible():
+    """Python's own handler of SIGINT, which is ignored in a background job of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_a_signal_ends_the_stage_too(project, monkeypatch):
     """As DVC starts it: a shell between, which hands on no SIGTERM."""
     (project / "stage.py").write_text(STAGE)
@@ -181,7 +191,7 @@ def test_a_signal_ends_the_stage_too(project, monkeypatch):
     def interrupted(seconds):
         if (project / "pid").exists() and (pid := (project / "pid").read_text()):
             stages.append(psutil.Process(int(pid)))
-            raise KeyboardInterrupt  # as Python does at SIGINT, unless a shell has it ignored
+            signal.raise_signal(signal.SIGINT)
         time.sleep(seconds)
 
     monkeypatch.setattr(running, "time", SimpleNamespace(sleep=interrupted))
