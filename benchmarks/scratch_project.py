@@ -5,13 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, dropwhile, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
 
@@ -26,6 +27,14 @@ CACHED = ("fits", "evaluations")
 """Folders of the cache that training fills."""
 Settings = Mapping[str, Mapping[str, Any]]
 """Values by section and name."""
+
+
+class StageCost(NamedTuple):
+    """What a stage took."""
+
+    seconds: float
+    gib: float
+    """Peak resident memory of the largest of its processes."""
 
 
 @dataclass(frozen=True)
@@ -76,23 +85,27 @@ class ScratchProject:
 
     def run_stage(self, name: str) -> float:
         """Run a stage in a process of its own and return its seconds."""
+        return self.measure_stage(name).seconds
+
+    def measure_stage(self, name: str) -> StageCost:
+        """Run a stage in a process of its own and return what it took."""
         environment = {name: value for name, value in os.environ.items() if name != "DVC_ROOT"}
         environment["PYTHONPATH"] = "src"
         if (clicks := self.folder / "clicks").exists():
             environment["DAYAHEAD_DATA"] = str(clicks)
         start = time.perf_counter()
-        completed = subprocess.run(
-            [sys.executable, f"stages/{name}.py"],
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        seconds = time.perf_counter() - start
-        if completed.returncode:
-            raise SystemExit(completed.stdout + completed.stderr)
-        return seconds
+        with tempfile.TemporaryFile("w+") as output:
+            command = [sys.executable, f"stages/{name}.py"]
+            process = subprocess.Popen(
+                command, cwd=self.folder, env=environment, stdout=output, stderr=output
+            )
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            seconds = time.perf_counter() - start
+            if process.returncode:
+                output.seek(0)
+                raise SystemExit(output.read())
+        return StageCost(seconds, usage.ru_maxrss / 2**20)
 
     def output_hashes(self) -> dict[str, str]:
         """Run `aggregate` and return the sha256 of each output without clock times, by path."""

@@ -12,7 +12,6 @@ Command: python benchmarks/shop_days.py [--days 4] [--sessions 297000] [--items 
 
 import argparse
 import csv
-import resource
 import shutil
 import tempfile
 from pathlib import Path
@@ -43,15 +42,15 @@ def shop(folder: Path, size: argparse.Namespace) -> ScratchProject:
     project = ScratchProject.create(folder, {"dataset": "synthetic"})
     set_size(project, days=size.days, sessions_per_day=size.sessions, n_items=size.items)
     for stage in ("download", "preprocess"):
-        print(f"{stage}: {project.run_stage(stage):.0f} s, {largest()}", flush=True)
+        run_stage(project, stage)
     print(f"sessions of a day: {median(project.session_counts().values()):,.0f}", flush=True)
     return project
 
 
-def largest() -> str:
-    """Return the peak memory of the largest process of all stages so far."""
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
-    return f"largest process so far {peak:.2f} GiB"
+def run_stage(project: ScratchProject, stage: str, settings: str = "") -> None:
+    """Run a stage and print its seconds and the peak memory of its largest process."""
+    cost = project.measure_stage(stage)
+    print(f"{stage} {settings}: {cost.seconds:.0f} s, {cost.gib:.2f} GiB", flush=True)
 
 
 def changed(settings: str) -> dict[str, Any]:
@@ -65,9 +64,8 @@ def measure(project: ScratchProject, settings: str) -> None:
     unchanged = (project.folder / "params.yaml").read_text()
     project.set("params.yaml", changed(settings))
     project.clear_cache()
-    whole = project.run_stage("train")
+    run_stage(project, "train", settings or "params.yaml")
     (project.folder / "params.yaml").write_text(unchanged)
-    print(f"{settings or 'params.yaml'}: {whole:.0f} s, {largest()}", flush=True)
     results = project.folder / "results"
     with (results / "timing.csv").open() as times, (results / "windows.csv").open() as windows:
         for time, window in zip(csv.DictReader(times), csv.DictReader(windows), strict=True):
@@ -94,7 +92,7 @@ def main() -> None:
         project = shop(folder, arguments)
         for settings in arguments.settings:
             measure(project, settings)
-        print(f"aggregate: {project.run_stage('aggregate'):.0f} s, {largest()}")
+        run_stage(project, "aggregate")
     finally:
         shutil.rmtree(folder)
 
