@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
 import torch
 from jaxtyping import Float32, Int
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
+from dayahead.core.ragged import step_of_each
 from dayahead.metrics.ranking import check_finite, n_at_least, scores_at, top_columns
 
 Top = tuple[Int[Tensor, "B K"], Float32[Tensor, "B K"]]
@@ -26,6 +29,12 @@ class Scores(Protocol):
 
     def at(self, columns: Int[Tensor, " B"]) -> Float32[Tensor, " B"]:
         """Return the score at a column of each row, -inf where the column is -1."""
+
+    def replaced(self, columns: Int[Tensor, "B N"], values: Float32[Tensor, "B N"]) -> "Scores":
+        """Return them with other scores at some distinct columns of each row; -1: no column."""
+
+    def floor(self) -> Float32[Tensor, "B 1"]:
+        """Return a score of each row that no candidate is below; 0 without candidates."""
 
     def n_at_least(self, score: Float32[Tensor, " B"]) -> Int[Tensor, " B"]:
         """Count each row's candidates with at least a score, as `ranking.n_at_least`.
@@ -55,6 +64,19 @@ class DenseScores:
     def at(self, columns: Int[Tensor, " B"]) -> Float32[Tensor, " B"]:
         """Return the score at a column of each row, -inf where the column is -1."""
         return scores_at(self.scores, columns)
+
+    def replaced(self, columns: Int[Tensor, "B N"], values: Float32[Tensor, "B N"]) -> "Scores":
+        """Return them with other scores at some distinct columns of each row."""
+        rows, places = (columns >= 0).nonzero(as_tuple=True)
+        scores = self.scores.clone()
+        scores[rows, columns[rows, places]] = values[rows, places]
+        return DenseScores(scores)
+
+    def floor(self) -> Float32[Tensor, "B 1"]:
+        """Return the lowest score of each row; 0 without candidates."""
+        if self.scores.shape[1] == 0:
+            return torch.zeros(len(self.scores), 1, device=self.scores.device)
+        return self.scores.amin(1, keepdim=True)
 
     def n_at_least(self, score: Float32[Tensor, " B"]) -> Int[Tensor, " B"]:
         """Count each row's candidates with at least a score."""
@@ -100,6 +122,27 @@ class FewScores:
     """Distinct columns with a score of their own; -1 where a prefix has fewer."""
     scores: Float32[Tensor, "B K"]
 
+    @classmethod
+    def of_cells(
+        cls,
+        shared: SharedScores,
+        n_rows: int,
+        cells: tuple[NDArray[np.integer], NDArray[np.integer]],
+        scores: Float32[Tensor, " N"],
+    ) -> "FewScores":
+        """Return the scores of cells (rows, columns), which are distinct and ordered by row."""
+        rows, columns = cells
+        counts = np.bincount(rows, minlength=n_rows)
+        at = tuple(torch.from_numpy(each) for each in (rows, step_of_each(counts)))
+        found = cls(
+            shared,
+            torch.full((n_rows, int(counts.max(initial=0))), -1),
+            torch.zeros(n_rows, int(counts.max(initial=0))),
+        )
+        found.columns[at] = torch.from_numpy(columns.astype(np.int64))
+        found.scores[at] = scores
+        return found
+
     def dense(self) -> Float32[Tensor, "B C"]:
         """Return every score."""
         dense = self.shared.scores.repeat(len(self.columns), 1)
@@ -115,8 +158,23 @@ class FewScores:
     def at(self, columns: Int[Tensor, " B"]) -> Float32[Tensor, " B"]:
         """Return the score at a column of each row, -inf where the column is -1."""
         is_same = (self.columns == columns[:, None]) & (self.columns >= 0)
-        own = self.scores.masked_fill(~is_same, -torch.inf).amax(1)
+        own = self.scores.where(is_same, 0.0).sum(1)  # of one at most
         return own.where(is_same.any(1), self.shared.padded[columns])
+
+    def replaced(self, columns: Int[Tensor, "B N"], values: Float32[Tensor, "B N"]) -> "Scores":
+        """Return them with other scores at some distinct columns of each row."""
+        kept = self.columns.clone()
+        for each in columns.T:  # [B, K, N] at once would be large
+            kept[kept == each[:, None]] = -1
+        return FewScores(
+            self.shared, torch.cat([kept, columns], 1), torch.cat([self.scores, values], 1)
+        )
+
+    def floor(self) -> Float32[Tensor, "B 1"]:
+        """Return the lowest score of each row, with the shared ones of its own candidates."""
+        lowest = self.shared.ascending[:1].sum().expand(len(self.columns), 1)
+        own = self.scores.where(self.columns >= 0, lowest)
+        return torch.cat([lowest, own], 1).amin(1, keepdim=True)
 
     def n_at_least(self, score: Float32[Tensor, " B"]) -> Int[Tensor, " B"]:
         """Count each row's candidates with at least a score."""
@@ -141,3 +199,8 @@ class FewScores:
         is_out[:, 1:] |= columns[:, 1:] == columns[:, :-1]
         best, highest = top_columns(scores.gather(1, order).masked_fill(is_out, -torch.inf), k)
         return columns.gather(1, best), highest
+
+
+def as_scores(scores: Scores | Float32[Tensor, "B C"]) -> Scores:
+    """Return scores as they are, and a matrix of them as `DenseScores`."""
+    return DenseScores(scores) if isinstance(scores, Tensor) else scores

@@ -4,15 +4,16 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Float32, Int
 from scipy.sparse import csr_array
 from torch import Tensor
 
 from dayahead.config.model import ModelSections
 from dayahead.core.columns import ITEM_ID, N_RESERVED, WORTH
+from dayahead.metrics.scores import FewScores, SharedScores
 from dayahead.model.model import CountingModel, Floats, Ints, PairScorer, associations
 from dayahead.model.output_layer import Columns, Scorer
-from dayahead.model.own_items import Reminders, SessionScorer, with_own_items
+from dayahead.model.own_items import MethodScorer, Reminders, SessionScorer, with_reminders
 from dayahead.model.state_rules import COUNTS, Limits, Rows
 
 PAIRS = ("before", "after", "counts")
@@ -22,8 +23,8 @@ PAIRS = ("before", "after", "counts")
 class Baseline(CountingModel):
     """Popularity: scores items by their events in the windows of the last fit; the base class."""
 
-    reminders: Reminders | None = None
-    """How a session's own items are ranked; None: by the method's own scores."""
+    reminders = Reminders("score", 0.0, 1.0)
+    """How a session's own items are ranked."""
 
     @classmethod
     def build(cls, settings: ModelSections) -> "Baseline":
@@ -36,22 +37,25 @@ class Baseline(CountingModel):
         scaled = popularity / (popularity.max(initial=0.0) + 1)
         return torch.from_numpy(scaled.astype(np.float32))
 
-    def method_scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+    def method_scorer(self, candidates: Int[Tensor, " C"]) -> MethodScorer:
         """Return a function that scores the candidates (vocabulary indices) without reminders."""
         popularity = self.popularity[candidates.cpu().numpy() - N_RESERVED]
-        counts = torch.from_numpy(popularity.astype(np.float32))
-        return lambda columns, n_known: counts.repeat(len(n_known), 1)
+        shared = SharedScores(torch.from_numpy(popularity.astype(np.float32)))
+        nothing = np.empty(0, np.int64)
+        return lambda columns, n_known: FewScores.of_cells(
+            shared, len(n_known), (nothing, nothing), torch.empty(0)
+        )
 
     @property
-    def fitted_reminders(self) -> Reminders | None:
+    def fitted_reminders(self) -> Reminders:
         """How a session's own items are ranked after the fits so far."""
-        return self.reminders and self.reminders.after_fit(*self.ends.tolist())
+        return self.reminders.after_fit(*self.ends.tolist())
 
     def session_scorer(
         self, candidates: Int[Tensor, " C"], *, overwrites: bool = False
     ) -> SessionScorer:
         """Return a function that scores candidates and each session's own items."""
-        return with_own_items(self.method_scorer(candidates), candidates, self.fitted_reminders)
+        return with_reminders(self.method_scorer(candidates), candidates, self.fitted_reminders)
 
     def scorer(self, candidates: Int[Tensor, " C"], *, overwrites: bool = False) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices)."""
@@ -147,7 +151,7 @@ class Transitions(Baseline):
 
         return scores
 
-    def method_scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+    def method_scorer(self, candidates: Int[Tensor, " C"]) -> MethodScorer:
         """Return a function that scores the candidates (vocabulary indices).
 
         A score is the count's rank among the distinct counts, from 1, plus popularity scaled below
@@ -155,21 +159,19 @@ class Transitions(Baseline):
         rounded, and may then tie.
         """
         rows = candidates.cpu().numpy() - N_RESERVED
-        fallback = self.fallback(rows)
+        fallback = SharedScores(self.fallback(rows))
         ranks = self.pairs[:, rows]
         ranks.data = np.unique(ranks.data, return_inverse=True)[1] + 1.0
 
-        def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Float[Tensor, "B C"]:
+        def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> FewScores:
             items = columns[ITEM_ID].gather(1, (n_known - 1)[:, None])[:, 0]
             last = items.cpu().numpy() - N_RESERVED
-            is_known = (last >= 0) & (last < self.n_items)
-            # Unknown items read row 0; its values are multiplied by 0 below.
-            found = ranks[last * is_known].tocoo()
-            cells = tuple(torch.from_numpy(index.astype(np.int64)) for index in found.coords)
-            values = found.data * is_known[found.coords[0]]
-            scored = fallback.repeat(len(n_known), 1)  # [B, C]
-            scored[cells] += torch.from_numpy(values.astype(np.float32))
-            return scored
+            known = np.flatnonzero((last >= 0) & (last < self.n_items))
+            found = ranks[last[known]].tocoo()
+            cells = known[found.coords[0]], found.coords[1]
+            values = torch.from_numpy(found.data.astype(np.float32))
+            values += fallback.scores[torch.from_numpy(cells[1])]
+            return FewScores.of_cells(fallback, len(n_known), cells, values)
 
         return scores
 

@@ -169,7 +169,7 @@ class Model(ABC):
 
         Arguments are those of `scorer`; the candidates ascend.
         """
-        return with_own_items(self.scorer(candidates, overwrites=overwrites), candidates, None)
+        return with_own_items(self.scorer(candidates, overwrites=overwrites), candidates)
 
     def explain(
         self, columns: Columns, n_known: Int[Tensor, " 1"], items: Ints, candidates: Ints

@@ -5,17 +5,19 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from scipy.sparse import coo_array, csc_array
+from jaxtyping import Int
+from scipy.sparse import coo_array, csc_array, csr_array, vstack
 from torch import Tensor
 
 from dayahead.config.baselines import Decay, NeighbourConfig
 from dayahead.config.model import ModelSections
 from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, N_RESERVED
 from dayahead.core.ragged import offsets_of, ranges, row_of_each
+from dayahead.metrics.scores import FewScores, SharedScores
 from dayahead.model.counting import Baseline
 from dayahead.model.model import Floats, PairScorer, associations
-from dayahead.model.output_layer import Columns, Scorer
+from dayahead.model.output_layer import Columns
+from dayahead.model.own_items import MethodScorer
 from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
 from dayahead.model.visits import Ints, Occurrences, Visits, from_end
 
@@ -203,7 +205,7 @@ class NeighbourModel(Baseline):
 
         return scores
 
-    def method_scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+    def method_scorer(self, candidates: Int[Tensor, " C"]) -> MethodScorer:
         """Return a function that scores the candidates (vocabulary indices).
 
         Items of neighbours score above 0, at most 1; the others below 0, by popularity.
@@ -211,23 +213,20 @@ class NeighbourModel(Baseline):
         rows = candidates.cpu().numpy() - N_RESERVED
         column_of = np.full(self.n_items, -1)
         column_of[rows] = np.arange(len(rows))
-        fallback = self.fallback(rows) - 1
+        fallback = SharedScores(self.fallback(rows) - 1)
 
-        def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Float[Tensor, "B C"]:
-            scored = fallback.repeat(len(n_known), 1)
+        def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> FewScores:
             items, lengths = columns[ITEM_ID].cpu().numpy() - N_RESERVED, n_known.cpu().numpy()
             size = max(1, PAIRS // (self.config.sample_size * items.shape[1]))
-            for start in range(0, len(items), size):
-                part = slice(start, start + size)
-                cells = self._cells(items[part], lengths[part], column_of)
-                row, column = (torch.from_numpy(each.astype(np.int64)) for each in cells.coords)
-                # Items of neighbours get scores in (0, 1], above all fallback scores.
-                scored[start + row, column] = torch.from_numpy(cells.data.astype(np.float32))
-            return scored
+            parts = [slice(start, start + size) for start in range(0, max(1, len(items)), size)]
+            found = vstack([self._cells(items[part], lengths[part], column_of) for part in parts])
+            # Items of neighbours get scores in (0, 1], above all fallback scores.
+            values = torch.from_numpy(found.data.astype(np.float32))
+            return FewScores.of_cells(fallback, len(items), found.tocoo().coords, values)
 
         return scores
 
-    def _cells(self, items: Ints, lengths: Ints, column_of: Ints) -> coo_array:
+    def _cells(self, items: Ints, lengths: Ints, column_of: Ints) -> csr_array:
         """Score the neighbours' items of padded sessions [B, L], the best of each row as 1."""
         own = Occurrences.of(np.where(items < self.n_items, items, -1), lengths)
         near = self._neighbours(own, lengths)
@@ -247,7 +246,7 @@ class NeighbourModel(Baseline):
         if cells.nnz:
             highest = cells.max(axis=1).toarray()
             cells.data /= highest.repeat(np.diff(cells.indptr))
-        return cells.tocoo()
+        return cells
 
     def _reminder(self, own: Occurrences, keys: Ints) -> Floats:
         """Factor of items, given as row * n_items + item, by their events in their session."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dayahead.config.model import Remind
 from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED
-from dayahead.metrics.scores import DenseScores, Scores
+from dayahead.metrics.scores import DenseScores, Scores, as_scores
 from dayahead.model.output_layer import Columns, Scorer
 
 FIRST_STEP = {"keep": 0, "drop_consecutive": 1}
@@ -82,8 +82,9 @@ class Scored:
 
 
 SessionScorer = Callable[[Columns, Int[Tensor, " B"]], Scored]
-OwnScores = Callable[[Float[Tensor, "B C"], OwnItems], Float[Tensor, "B N"]]
-"""Scores a session's own items that are no candidates, and may change the candidates' scores."""
+MethodScorer = Callable[[Columns, Int[Tensor, " B"]], Scores | Float[Tensor, "B C"]]
+"""A baseline's scores of the candidates, as `Scorer`, where most of them are the same after every
+prefix as `FewScores`."""
 
 
 def leaving_out(scorer: SessionScorer, is_left_out: Bool[Tensor, " n"]) -> SessionScorer:
@@ -126,24 +127,19 @@ class Reminders:
         share = n_repeating / max(1, n_sessions)
         return replace(self, rule="none" if share < FEW else "score" if share < MANY else "first")
 
-    def __call__(self, scores: Float[Tensor, "B C"], own: OwnItems) -> Float[Tensor, "B N"]:
-        """Change the scores of own items in place; return those of own items without a column."""
+    def __call__(self, scores: Scores, own: OwnItems) -> tuple[Scores, Float[Tensor, "B N"]]:
+        """Return the scores with those of own items changed, and those without a column."""
         others = torch.full(own.items.shape, -torch.inf)
         if self.rule == "score" or not own.items.any():
-            return others
-        rows, at = (own.columns >= 0).nonzero(as_tuple=True)
-        columns = own.columns[rows, at]
-        known = torch.zeros(own.items.shape)
-        known[rows, at] = scores[rows, columns]
+            return scores, others
         if self.rule in {"none", "auto"}:
             # Below all others, the latest item first.
-            values = _lowest(scores) - 1 - own.steps
-            scores[rows, columns] = values[rows, at]
-            return others
+            return scores.replaced(own.columns, scores.floor() - 1 - own.steps), others
         is_reminded = own.steps >= self._first_step(own)
-        values = self._raised(known, _highest(scores), own)
-        scores[rows, columns] = torch.where(is_reminded, values, known)[rows, at]
-        return torch.where(own.is_other & is_reminded, values, others)
+        values = self._raised(scores, own)
+        columns = own.columns.where(is_reminded, -1)
+        others = torch.where(own.is_other & is_reminded, values, others)
+        return scores.replaced(columns, values), others
 
     def of_others(self, scores: Scores, own: OwnItems) -> Float[Tensor, "B N"]:
         """Return the scores of own items without a column; those of the candidates stay.
@@ -154,50 +150,54 @@ class Reminders:
         if self.rule != "first":
             return lowest
         is_reminded = own.is_other & (own.steps >= self._first_step(own))
-        return torch.where(is_reminded, _highest(scores.best(1)[1]) + own.positions, lowest)
+        return torch.where(is_reminded, _highest(scores) + own.positions, lowest)
 
     def _first_step(self, own: OwnItems) -> int:
         """Return the events from a session's end to the first item that may come again."""
         return FIRST_STEP.get(self.repeats, own.steps.shape[1])
 
-    def _raised(
-        self, known: Float[Tensor, "B N"], highest: Float[Tensor, "B 1"], own: OwnItems
-    ) -> Float[Tensor, "B N"]:
+    def _raised(self, scores: Scores, own: OwnItems) -> Float[Tensor, "B N"]:
         """Return own items' raised scores, from their scores so far and the row's highest one."""
+        highest = _highest(scores)
         if self.rule == "first":
             return highest + own.positions
+        known = torch.stack([scores.at(each) for each in own.columns.T], 1).clamp(min=0)
         # In units of the row's best score: baselines have scores of any magnitude.
         unit = torch.where(highest > 0, highest, 1.0)
-        return known.clamp(min=0) + unit * self.weight * torch.exp(-own.steps / self.scale)
+        return known + unit * self.weight * torch.exp(-own.steps / self.scale)
 
 
-def with_own_items(
-    scorer: Scorer, candidates: Int[Tensor, " C"], reminders: OwnScores | None
-) -> SessionScorer:
-    """Return a function that scores candidates and each session's own items.
-
-    Without `reminders`, own items that are not candidates rank below all candidates.
-    """
+def with_own_items(scorer: Scorer, candidates: Int[Tensor, " C"]) -> SessionScorer:
+    """Return a function that scores candidates, and ranks own items that are none below them."""
 
     def scored(columns: Columns, n_known: Int[Tensor, " B"]) -> Scored:
         scores = scorer(columns, n_known)
         # On the device of the model; sessions may be on another one.
         own = OwnItems.of(columns, n_known, candidates.to(scores.device))
-        if reminders is None:
-            item_scores = scores.new_full(own.items.shape, -torch.inf)
-        else:
-            item_scores = reminders(scores, own)
+        item_scores = scores.new_full(own.items.shape, -torch.inf)
         return Scored(DenseScores(scores), own.items * own.is_other, item_scores)
 
     return scored
 
 
-def _highest(scores: Float[Tensor, "B C"]) -> Float[Tensor, "B 1"]:
-    return scores.amax(1, keepdim=True) if scores.shape[1] else torch.zeros(len(scores), 1)
+def with_reminders(
+    scorer: MethodScorer, candidates: Int[Tensor, " C"], reminders: Reminders
+) -> SessionScorer:
+    """Return a function that scores candidates and each session's own items, on the CPU."""
+    candidates = candidates.cpu()
+
+    def scored(columns: Columns, n_known: Int[Tensor, " B"]) -> Scored:
+        own = OwnItems.of(columns, n_known, candidates)
+        scores, item_scores = reminders(as_scores(scorer(columns, n_known)), own)
+        return Scored(scores, own.items * own.is_other, item_scores)
+
+    return scored
 
 
-def _lowest(scores: Float[Tensor, "B C"]) -> Float[Tensor, "B 1"]:
-    return scores.amin(1, keepdim=True) if scores.shape[1] else torch.zeros(len(scores), 1)
+def _highest(scores: Scores) -> Float[Tensor, "B 1"]:
+    """Return each row's highest score, 0 without candidates."""
+    highest = scores.best(1)[1]
+    return highest if highest.shape[1] else torch.zeros(len(highest), 1)
 
 
 def columns_of(items: Int[Tensor, "..."], candidates: Int[Tensor, " C"]) -> Int[Tensor, "..."]:

@@ -112,6 +112,12 @@ def calibrate(study: Study) -> Calibration:
             raise
 
 
+def first_windows(folder: WindowFolder, windows: Sequence[Window]) -> Sequence[Window]:
+    """Return the windows that are measured: all but the last of them are counted."""
+    n_each = max(1, folder.n_sessions(windows[0], "train"))
+    return windows[: 1 + min(MOST_WINDOWS, max(2, MOST_COUNTED // n_each))]
+
+
 def _calibrate(study: Study) -> Calibration:
     found: list[Calibration] = []
     run_alone(lambda process: found.append(_measure(study, process)), study.params.compute)
@@ -122,8 +128,7 @@ def _measure(study: Study, process: Process) -> Calibration:
     base = peak_memory()
     folder = WindowFolder(study.windows)
     windows, _ = select_windows(folder, study.params)
-    n_each = max(1, folder.n_sessions(windows[0], "train"))
-    first = windows[: 1 + min(MOST_WINDOWS, max(2, MOST_COUNTED // n_each))]
+    first = first_windows(folder, windows)
     beside = {
         name: baseline_study(name, study, study.results)
         for name in baselines_beside(study.params.model.architecture)

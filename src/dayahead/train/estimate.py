@@ -22,6 +22,7 @@ from dayahead.train.calibration import (
     Measured,
     StepTime,
     calibrate,
+    first_windows,
 )
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.checks import select_windows
@@ -33,6 +34,9 @@ from dayahead.windows.folder import WindowFolder
 LEAST_PASSES, LEAST_SECONDS = 300_000, 600
 """Passes over sessions from which a study is measured before it is trained; shorter ones end soon.
 Seconds from which the estimate is logged."""
+LEAST_TIMES = 5
+"""Fewer passes, in times of the sessions that measuring counts, are not measured: it would take a
+large part of the study's time."""
 ERROR = 0.3
 """Relative error that is to be expected."""
 NAMES = {
@@ -143,7 +147,7 @@ def duration(seconds: float) -> str:
 def announce(study: Study) -> None:
     """Log in a line what is not cached of a study will take, where that is more than ten minutes.
 
-    Small studies are not measured.
+    Studies that are small, or have few windows, are not measured.
 
     Raises:
         ConfigError: as `train`.
@@ -158,7 +162,12 @@ def announce(study: Study) -> None:
             if cached.evaluation_key(index) not in cached.evaluations
         }
     works = (work_of(folder, study.params, windows, index) for index in range(len(windows)))
-    if sum(_passes(work, study.params) for work in works if work.window in left) < LEAST_PASSES:
+    passes = sum(_passes(work, study.params) for work in works if work.window in left)
+    counted = first_windows(folder, windows)[:-1]
+    if passes < LEAST_PASSES:
+        return
+    if passes < LEAST_TIMES * sum(folder.n_sessions(each, "train") for each in counted):
+        _log.info("train: few windows, so they are not measured; `dayahead estimate` does")
         return
     try:
         found = estimate(study, calibrate(study), left)

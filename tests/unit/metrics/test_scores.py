@@ -1,5 +1,6 @@
 """Few scores over shared ones rank like a score for each candidate."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -48,6 +49,32 @@ def test_scores_and_counts_are_those_of_all_scores(few, data):
     assert torch.equal(at, dense.at(torch.tensor(columns)))
     for score in (at, torch.full((len(at),), data.draw(SCORES) + 0.5)):
         assert torch.equal(few.n_at_least(score), dense.n_at_least(score))
+
+
+@given(few_scores(), st.data())
+def test_replaced_scores_are_those_of_all_scores(few, data):
+    """Columns are distinct, some have a score of their own already; a row may have fewer."""
+    dense, n = DenseScores(few.dense()), len(few.shared.scores)
+    width = data.draw(st.integers(0, 3))
+    rows = [data.draw(st.permutations(range(n)))[:width] for _ in few.columns]
+    columns = torch.tensor([[*row] + [-1] * (width - len(row)) for row in rows]).view(
+        len(rows), width
+    )
+    values = torch.tensor([data.draw(SCORES) for _ in range(columns.numel())]).view(columns.shape)
+    found = few.replaced(columns.long(), values)
+    assert torch.equal(found.dense(), dense.replaced(columns.long(), values).dense())
+    assert (found.floor() <= found.dense()).all()
+    for some, wanted in zip(found.best(3), DenseScores(found.dense()).best(3), strict=True):
+        assert torch.equal(some, wanted)
+
+
+def test_cells_are_scores_of_their_own():
+    shared = SharedScores(torch.tensor([1.0, 2.0, 3.0]))
+    cells = np.array([0, 0, 2]), np.array([2, 0, 1])
+    few = FewScores.of_cells(shared, 4, cells, torch.tensor([5.0, 4, 9]))
+    assert few.dense().tolist() == [[4, 2, 5], [1, 2, 3], [1, 9, 3], [1, 2, 3]]
+    assert DenseScores(few.dense()).floor().flatten().tolist() == [2, 1, 1, 1]
+    assert few.floor().flatten().tolist() == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

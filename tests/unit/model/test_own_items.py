@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.config.baselines import BASELINES
-from dayahead.metrics.scores import DenseScores
+from dayahead.metrics.scores import DenseScores, as_scores
 from dayahead.model.building import build_reminders
 from dayahead.model.own_items import OwnItems, Reminders, Scored, leaving_out
 from support.tiny_settings import baseline, count_window, padded, tiny_params, tiny_statistics
@@ -120,7 +120,7 @@ def test_score_leaves_the_method_s_own_scores(architecture):
     rows, n_known = padded([[B, NEW, A], [C, D]])
     columns = {"item_id": rows}
     alone = model.method_scorer(CANDIDATES)(columns, n_known)
-    assert torch.equal(model.scorer(CANDIDATES)(columns, n_known), alone)
+    assert torch.equal(model.scorer(CANDIDATES)(columns, n_known), as_scores(alone).dense())
 
 
 def test_own_items_rank_first_in_the_baseline_of_this_name_whatever_is_set():
@@ -142,11 +142,16 @@ def test_popularity_is_one_list_for_all_unless_another_rule_is_set():
     assert build_reminders(boosted, tiny_statistics()).rule == "boost"
 
 
+def reminded(reminders, scores, own):
+    """Scores of the candidates and of own items without a column, of one session."""
+    found, others = reminders(as_scores(torch.tensor([scores])), own)
+    return found.dense(), others
+
+
 def test_a_boost_by_hand():
     """Of three candidates the best has 4: to own items 4 * 2 * exp(-steps / 3) is added."""
     own = OwnItems.of({"item_id": torch.tensor([[B, NEW, A]])}, torch.tensor([3]), CANDIDATES[:3])
-    scores = torch.tensor([[1.0, -0.5, 4.0]])
-    others = Reminders("boost", 2.0, 3.0)(scores, own)
+    scores, others = reminded(Reminders("boost", 2.0, 3.0), [1.0, -0.5, 4.0], own)
     after = (8 * torch.exp(-torch.tensor([0.0, 1.0, 2.0]) / 3)).tolist()
     assert scores[0].tolist() == pytest.approx([1 + after[0], after[2], 4.0])
     assert others[0].tolist() == pytest.approx([-torch.inf, after[1], -torch.inf])
@@ -154,8 +159,7 @@ def test_a_boost_by_hand():
 
 def test_a_boost_where_the_method_knows_nothing_counts_from_0():
     own = OwnItems.of({"item_id": torch.tensor([[B]])}, torch.tensor([1]), CANDIDATES)
-    scores = torch.tensor([[-0.2, -1.0, -1.0, -0.5]])
-    Reminders("boost", 2.0, 3.0)(scores, own)
+    scores, _ = reminded(Reminders("boost", 2.0, 3.0), [-0.2, -1.0, -1.0, -0.5], own)
     assert scores[0].tolist() == pytest.approx([-0.2, 2.0, -1.0, -0.5])
 
 
@@ -165,8 +169,7 @@ def test_a_boost_where_the_method_knows_nothing_counts_from_0():
 @pytest.mark.parametrize("rule", ["first", "boost"])
 def test_items_that_cannot_come_next_are_not_raised(rule, repeats, raised):
     own = OwnItems.of({"item_id": torch.tensor([[B, A]])}, torch.tensor([2]), CANDIDATES)
-    scores = torch.tensor([[0.1, 0.2, 0.3, 0.4]])
-    Reminders(rule, 2.0, 3.0, repeats)(scores, own)
+    scores, _ = reminded(Reminders(rule, 2.0, 3.0, repeats), [0.1, 0.2, 0.3, 0.4], own)
     assert {CANDIDATES[n].item() for n in (scores[0] > 0.4).nonzero()[:, 0]} == raised
 
 
@@ -211,6 +214,5 @@ def test_without_candidates_own_items_are_the_only_ones(rule):
 def test_popular_items_with_millions_of_events_do_not_hide_the_order():
     """In float32 a fraction added to large counts is lost."""
     own = OwnItems.of({"item_id": torch.tensor([[B, A, C]])}, torch.tensor([3]), CANDIDATES)
-    scores = torch.tensor([[8e6, 8e6 + 1, 3.0, 0.0]])
-    Reminders("first", 1.0, 1.0)(scores, own)
+    scores, _ = reminded(Reminders("first", 1.0, 1.0), [8e6, 8e6 + 1, 3.0, 0.0], own)
     assert scores[0].argsort(descending=True).tolist() == [2, 0, 1, 3]

@@ -173,6 +173,12 @@ def test_a_long_study_is_announced_without_what_is_cached(windows, tmp_path, mon
     announce(study)
     assert not caplog.messages  # as few sessions are not measured
     monkeypatch.setattr(estimate, "LEAST_PASSES", 1)
+    monkeypatch.setattr(estimate, "LEAST_TIMES", 1_000)
+    announce(study)
+    [line] = caplog.messages
+    assert line == "train: few windows, so they are not measured; `dayahead estimate` does"
+    caplog.clear()
+    monkeypatch.setattr(estimate, "LEAST_TIMES", 1)
     announce(study)
     [line] = caplog.messages
     assert line.startswith("train: about ")
@@ -183,6 +189,7 @@ def test_a_measuring_process_that_is_killed_stops_no_study(windows, tmp_path, mo
     study = tiny_study(windows, tmp_path)
     monkeypatch.setattr(calibration, "_calibrate", killed)
     monkeypatch.setattr(estimate, "LEAST_PASSES", 1)
+    monkeypatch.setattr(estimate, "LEAST_TIMES", 1)
     announce(study)
     [line] = caplog.messages
     assert line.startswith("train: no estimate: the process that measures the first windows has")
