@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from dayahead.core.ragged import step_of_each
 from dayahead.metrics.ranking import check_finite, n_at_least, scores_at, top_columns
 
+FEW = 16
+"""Ranking few scores takes as long as ranking so many times as many of all candidates."""
 Top = tuple[Int[Tensor, "B K"], Float32[Tensor, "B K"]]
 """Columns of the best-scored candidates, best first, and their scores."""
 
@@ -122,27 +123,6 @@ class FewScores:
     """Distinct columns with a score of their own; -1 where a prefix has fewer."""
     scores: Float32[Tensor, "B K"]
 
-    @classmethod
-    def of_cells(
-        cls,
-        shared: SharedScores,
-        n_rows: int,
-        cells: tuple[NDArray[np.integer], NDArray[np.integer]],
-        scores: Float32[Tensor, " N"],
-    ) -> "FewScores":
-        """Return the scores of cells (rows, columns), which are distinct and ordered by row."""
-        rows, columns = cells
-        counts = np.bincount(rows, minlength=n_rows)
-        at = tuple(torch.from_numpy(each) for each in (rows, step_of_each(counts)))
-        found = cls(
-            shared,
-            torch.full((n_rows, int(counts.max(initial=0))), -1),
-            torch.zeros(n_rows, int(counts.max(initial=0))),
-        )
-        found.columns[at] = torch.from_numpy(columns.astype(np.int64))
-        found.scores[at] = scores
-        return found
-
     def dense(self) -> Float32[Tensor, "B C"]:
         """Return every score."""
         dense = self.shared.scores.repeat(len(self.columns), 1)
@@ -199,6 +179,26 @@ class FewScores:
         is_out[:, 1:] |= columns[:, 1:] == columns[:, :-1]
         best, highest = top_columns(scores.gather(1, order).masked_fill(is_out, -torch.inf), k)
         return columns.gather(1, best), highest
+
+
+def scores_of_cells(
+    shared: SharedScores,
+    n_rows: int,
+    cells: tuple[NDArray[np.integer], NDArray[np.integer]],
+    scores: Float32[Tensor, " N"],
+) -> Scores:
+    """Return shared scores with others in some cells (rows, columns), distinct, ordered by row."""
+    rows, columns = (torch.from_numpy(each.astype(np.int64)) for each in cells)
+    counts = rows.bincount(minlength=n_rows)
+    width = int(counts.max()) if n_rows else 0
+    if width * FEW > len(shared.scores):
+        dense = shared.scores.repeat(n_rows, 1)
+        dense[rows, columns] = scores
+        return DenseScores(dense)
+    places = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[rows]
+    found = FewScores(shared, torch.full((n_rows, width), -1), torch.zeros(n_rows, width))
+    found.columns[rows, places], found.scores[rows, places] = columns, scores
+    return found
 
 
 def as_scores(scores: Scores | Float32[Tensor, "B C"]) -> Scores:

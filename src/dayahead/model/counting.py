@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dayahead.config.model import ModelSections
 from dayahead.core.columns import ITEM_ID, N_RESERVED, WORTH
-from dayahead.metrics.scores import FewScores, SharedScores
+from dayahead.metrics.scores import Scores, SharedScores, scores_of_cells
 from dayahead.model.model import CountingModel, Floats, Ints, PairScorer, associations
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.own_items import MethodScorer, Reminders, SessionScorer, with_reminders
@@ -42,7 +42,7 @@ class Baseline(CountingModel):
         popularity = self.popularity[candidates.cpu().numpy() - N_RESERVED]
         shared = SharedScores(torch.from_numpy(popularity.astype(np.float32)))
         nothing = np.empty(0, np.int64)
-        return lambda columns, n_known: FewScores.of_cells(
+        return lambda columns, n_known: scores_of_cells(
             shared, len(n_known), (nothing, nothing), torch.empty(0)
         )
 
@@ -163,7 +163,7 @@ class Transitions(Baseline):
         ranks = self.pairs[:, rows]
         ranks.data = np.unique(ranks.data, return_inverse=True)[1] + 1.0
 
-        def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> FewScores:
+        def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Scores:
             items = columns[ITEM_ID].gather(1, (n_known - 1)[:, None])[:, 0]
             last = items.cpu().numpy() - N_RESERVED
             known = np.flatnonzero((last >= 0) & (last < self.n_items))
@@ -171,7 +171,7 @@ class Transitions(Baseline):
             cells = known[found.coords[0]], found.coords[1]
             values = torch.from_numpy(found.data.astype(np.float32))
             values += fallback.scores[torch.from_numpy(cells[1])]
-            return FewScores.of_cells(fallback, len(n_known), cells, values)
+            return scores_of_cells(fallback, len(n_known), cells, values)
 
         return scores
 

@@ -13,7 +13,7 @@ from dayahead.config.baselines import Decay, NeighbourConfig
 from dayahead.config.model import ModelSections
 from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, N_RESERVED
 from dayahead.core.ragged import offsets_of, ranges, row_of_each
-from dayahead.metrics.scores import FewScores, SharedScores
+from dayahead.metrics.scores import Scores, SharedScores, scores_of_cells
 from dayahead.model.counting import Baseline
 from dayahead.model.model import Floats, PairScorer, associations
 from dayahead.model.output_layer import Columns
@@ -215,14 +215,14 @@ class NeighbourModel(Baseline):
         column_of[rows] = np.arange(len(rows))
         fallback = SharedScores(self.fallback(rows) - 1)
 
-        def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> FewScores:
+        def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Scores:
             items, lengths = columns[ITEM_ID].cpu().numpy() - N_RESERVED, n_known.cpu().numpy()
             size = max(1, PAIRS // (self.config.sample_size * items.shape[1]))
             parts = [slice(start, start + size) for start in range(0, max(1, len(items)), size)]
             found = vstack([self._cells(items[part], lengths[part], column_of) for part in parts])
             # Items of neighbours get scores in (0, 1], above all fallback scores.
             values = torch.from_numpy(found.data.astype(np.float32))
-            return FewScores.of_cells(fallback, len(items), found.tocoo().coords, values)
+            return scores_of_cells(fallback, len(items), found.tocoo().coords, values)
 
         return scores
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.errors import ScoreError
-from dayahead.metrics.scores import DenseScores, FewScores, SharedScores
+from dayahead.metrics.scores import DenseScores, FewScores, SharedScores, scores_of_cells
 
 # Few distinct values, so that ties are the rule.
 SCORES = st.integers(-3, 3).map(float)
@@ -68,13 +68,17 @@ def test_replaced_scores_are_those_of_all_scores(few, data):
         assert torch.equal(some, wanted)
 
 
-def test_cells_are_scores_of_their_own():
-    shared = SharedScores(torch.tensor([1.0, 2.0, 3.0]))
+@pytest.mark.parametrize("n_more", [0, 40])
+def test_cells_are_scores_of_their_own(n_more):
+    """Rows with up to two of them, which are few where there are 43 candidates."""
+    shared = SharedScores(torch.tensor([1.0, 2.0, 3.0, *(0.5,) * n_more]))
     cells = np.array([0, 0, 2]), np.array([2, 0, 1])
-    few = FewScores.of_cells(shared, 4, cells, torch.tensor([5.0, 4, 9]))
-    assert few.dense().tolist() == [[4, 2, 5], [1, 2, 3], [1, 9, 3], [1, 2, 3]]
-    assert DenseScores(few.dense()).floor().flatten().tolist() == [2, 1, 1, 1]
-    assert few.floor().flatten().tolist() == [1, 1, 1, 1]
+    found = scores_of_cells(shared, 4, cells, torch.tensor([5.0, 4, 9]))
+    assert isinstance(found, FewScores if n_more else DenseScores)
+    assert found.dense()[:, :3].tolist() == [[4, 2, 5], [1, 2, 3], [1, 9, 3], [1, 2, 3]]
+    assert (found.dense()[:, 3:] == 0.5).all()
+    lowest = [0.5] * 4 if n_more else [2, 1, 1, 1]
+    assert found.floor().flatten().tolist() == lowest
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
