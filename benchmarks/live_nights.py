@@ -40,6 +40,8 @@ FAULTS = {6: "missing", 8: "doubled", 10: "ahead"}
 """What is wrong with a client's events, by day of October."""
 BROKEN = 3
 """Device group of the client."""
+DECIDED = {0, 3, 4}
+"""Exit statuses of a night that has published, held or refused."""
 FEATURES = ("environment", "device", "os", "country", "region", "referrer")
 SETTINGS = {
     "window": {"overrun": "cut"},
@@ -130,7 +132,7 @@ def night(project: ScratchProject) -> Entry:
     done = subprocess.run(
         command, cwd=project.folder, env=environment, capture_output=True, text=True, check=False
     )
-    if done.returncode:
+    if done.returncode not in DECIDED:
         raise SystemExit(done.stdout + done.stderr)
     return History(project.folder / "nights").read().decisions[-1]
 
@@ -170,14 +172,20 @@ def main() -> None:
                 deliver(project, day)
                 decision = night(project)
                 seconds = time.perf_counter() - sent
-                model = decision.model
-                found = decision.details[KEY]
+                model = decision.model if decision.kind == "published" else model
                 print(
-                    f"{day:%d %b} {FAULTS.get(day.day, 'as usual')}: {decision.kind}, "
-                    f"{decision.metrics}, {len(events):,} events in {sent - start:.0f} s, taken "
-                    f"over in {takeover:.1f} s, night {seconds:.0f} s; {found}",
+                    f"{day:%d %b}, {FAULTS.get(day.day, 'as usual')}: {len(events):,} events in "
+                    f"{sent - start:.0f} s, model taken over in {takeover:.1f} s, night "
+                    f"{seconds:.0f} s\n{shown(decision)}",
                     flush=True,
                 )
+
+
+def shown(decision: Entry) -> str:
+    """Return what was decided, with the guards that refused it, and what was found of the logs."""
+    failed = [each["guard"] for each in decision.checks if not each["passed"]]
+    metrics = {name: round(value, 4) for name, value in decision.metrics.items()}
+    return f"  {decision.kind} {failed or ''} {metrics}\n  {decision.details.get(KEY)}"
 
 
 if __name__ == "__main__":

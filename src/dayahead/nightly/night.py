@@ -225,12 +225,15 @@ def _entry(kind: Any, checks: list[Check], **more: Any) -> Entry:  # noqa: ANN40
 
 
 def _open_window(folder: WindowFolder, dataset: str) -> str:
-    """Name the newest window if the log does not reach its end; empty if it does."""
-    newest = folder.manifest.windows[-1:]
-    if not newest or newest[0].state != "open":
+    """Name the first window whose end the log does not reach; empty if it reaches all.
+
+    Later ones may hold clicks too, such as those of a session that goes on for days.
+    """
+    first = next((each for each in folder.manifest.windows if each.state == "open"), None)
+    if first is None:
         return ""
     return (
-        f"{newest[0].window} is open: {newest[0].why}; time.complete_until in "
+        f"{first.window} is open: {first.why}; time.complete_until in "
         f"datasets/{dataset}.yaml says up to when the log is complete"
     )
 

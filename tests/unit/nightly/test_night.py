@@ -51,18 +51,18 @@ def test_a_second_run_of_a_night_decides_nothing(root):
 
 @pytest.fixture
 def _with_an_open_day(monkeypatch):
-    """Deliver windows whose log goes on for some hours of a further day."""
+    """Deliver windows whose log goes on for some hours of a further day; a click is a day later."""
     delivered = PretendedPipeline.update_data
 
     def update_data(pipeline):
         delivered(pipeline)
         path = pipeline.root / "data/windows/windows.json"
         manifest = json.loads(path.read_text())
-        why = "the log ends at noon, the window at midnight"
-        rest = {"window": day(len(pipeline.days)), "state": "open", "why": why}
-        write_json(
-            path, manifest | {"windows": [*manifest["windows"], manifest["windows"][-1] | rest]}
-        )
+        windows = manifest["windows"]
+        for whole in ("window", "next"):
+            why, name = f"the log ends at noon, the {whole} at midnight", day(len(windows))
+            windows.append(windows[-1] | {"window": name, "state": "open", "why": why})
+        write_json(path, manifest)
 
     monkeypatch.setattr(PretendedPipeline, "update_data", update_data)
 
