@@ -42,6 +42,8 @@ BROKEN = 3
 """Device group of the client."""
 DECIDED = {0, 3, 4}
 """Exit statuses of a night that has published, held or refused."""
+PATIENCE = 120
+"""Seconds in which a service takes a model over."""
 FEATURES = ("environment", "device", "os", "country", "region", "referrer")
 SETTINGS = {
     "window": {"overrun": "cut"},
@@ -138,13 +140,18 @@ def night(project: ScratchProject) -> Entry:
 
 
 def wait_for(port: int, model: str) -> float:
-    """Wait until a model is served; return the seconds."""
+    """Wait until a model is served; return the seconds.
+
+    Raises:
+        SystemExit: the service does not take it over.
+    """
     start = time.perf_counter()
-    while True:
+    while (seconds := time.perf_counter() - start) < PATIENCE:
         with urlopen(f"http://127.0.0.1:{port}/ready") as answer:
             if json.load(answer)["model"]["version"] == model:
-                return time.perf_counter() - start
+                return seconds
         time.sleep(0.1)
+    raise SystemExit(f"{model} was not taken over within {PATIENCE} seconds")
 
 
 def main() -> None:
