@@ -5,7 +5,8 @@ Each day's clicks go to `dayahead serve --live` over HTTP, the day is added to t
 the model over before the next day. On three days one client (device group 3, a third of the clicks)
 is broken: its events are missing, come twice under other ids, or are an hour ahead.
 
-Command: DAYAHEAD_DATA=... python benchmarks/live_nights.py [--nights 10] [-S model.network=none]
+Command: DAYAHEAD_DATA=... python benchmarks/live_nights.py [--first 3] [--nights 10]
+         [-S model.network=none]
 """
 
 import argparse
@@ -34,8 +35,6 @@ from scratch_project import PROJECT, ScratchProject
 from shop_days import changed
 
 BEGIN = datetime(2017, 10, 1, tzinfo=UTC)
-FIRST = 3
-"""Day of October of the first night with a live log."""
 FAULTS = {6: "missing", 8: "doubled", 10: "ahead"}
 """What is wrong with a client's events, by day of October."""
 BROKEN = 3
@@ -72,9 +71,9 @@ def read_clicks() -> pd.DataFrame:
     clicks = pd.concat([pd.read_csv(path, dtype={"session_id": str}) for path in paths])
     clicks.columns = clicks.columns.str.removeprefix("click_").str.removesuffix("_type")
     names = {"article_id": "item_id", "deviceGroup": "device"}
-    clicks = clicks.rename(columns=names).sort_values("timestamp", kind="stable")
+    clicks = clicks.rename(columns=names).sort_values("timestamp", ignore_index=True, kind="stable")
     clicks["event_time"] = clicks["timestamp"] / 1000
-    clicks["event_id"] = clicks.index.astype(str) + "/" + clicks["session_id"]
+    clicks["event_id"] = clicks.index.astype(str)
     return clicks[["event_id", "session_id", "item_id", "event_time", *FEATURES]]
 
 
@@ -157,6 +156,7 @@ def wait_for(port: int, model: str) -> float:
 def main() -> None:
     """Run the nights, and print what the page has of each."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--first", type=int, default=3, help="day of October")
     parser.add_argument("--nights", type=int, default=10)
     parser.add_argument("-S", dest="settings", default="")
     arguments = parser.parse_args()
@@ -164,7 +164,7 @@ def main() -> None:
     clicks = read_clicks()
     with TemporaryDirectory() as folder:
         project = create(Path(folder), arguments.settings)
-        before = range(FIRST - 1)
+        before = range(arguments.first - 1)
         for number in before:
             deliver(project, BEGIN + timedelta(days=number))
         model = night(project).model
