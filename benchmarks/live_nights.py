@@ -16,8 +16,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +27,8 @@ import pandas as pd
 from dayahead.config.loading import read_yaml
 from dayahead.nightly.history import Entry, History
 from dayahead.nightly.live_log import KEY
+from dayahead.nightly.served import STATUS
+from live_service import running
 from measurement import print_header
 from replay import Client
 from scratch_project import PROJECT, ScratchProject
@@ -39,7 +39,7 @@ FAULTS = {6: "missing", 8: "doubled", 10: "ahead"}
 """What is wrong with a client's events, by day of October."""
 BROKEN = 3
 """Device group of the client."""
-DECIDED = {0, 3, 4}
+DECIDED = {STATUS[outcome] for outcome in ("published", "held", "refused")}
 """Exit statuses of a night that has published, held or refused."""
 PATIENCE = 120
 """Seconds in which a service takes a model over."""
@@ -97,25 +97,6 @@ def events_of(clicks: pd.DataFrame, day: datetime) -> Events:
     return events
 
 
-@contextmanager
-def service(project: ScratchProject) -> Iterator[int]:
-    """Serve what is published, and yield the port."""
-    command = [sys.executable, "-m", "dayahead", "serve", "--port", "0", "--live"]
-    command += ["--clock", "events", "--published", "published"]
-    environment = {**os.environ, "PYTHONPATH": "src"}
-    with subprocess.Popen(
-        command, cwd=project.folder, env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            if "http://" not in line:
-                raise SystemExit("the service did not start")
-            yield int(line.rsplit(":", 1)[1])
-        finally:
-            process.terminate()
-
-
 def deliver(project: ScratchProject, day: datetime) -> None:
     """Add a day's sessions to the official log, which is complete up to the day's end."""
     project.add_clicks(day, day + timedelta(days=1))
@@ -123,12 +104,8 @@ def deliver(project: ScratchProject, day: datetime) -> None:
 
 def night(project: ScratchProject) -> Entry:
     """Run a night and return its decision."""
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": "src",
-        "DAYAHEAD_DATA": str(project.folder / "clicks"),
-    }
+    environment = project.environment
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"  # has dvc
     command = [sys.executable, "-m", "dayahead", "nightly"]
     done = subprocess.run(
         command, cwd=project.folder, env=environment, capture_output=True, text=True, check=False
@@ -168,7 +145,10 @@ def main() -> None:
         for number in before:
             deliver(project, BEGIN + timedelta(days=number))
         model = night(project).model
-        with service(project) as port:
+        with running("--published", "published", cwd=project.folder, env=project.environment) as (
+            port,
+            _,
+        ):
             for number in range(len(before), len(before) + arguments.nights):
                 day = BEGIN + timedelta(days=number)
                 takeover = wait_for(port, model)

@@ -41,10 +41,10 @@ Clicks = list[dict[str, Any]]
 
 
 @contextmanager
-def running(models: Path, log: Path) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+def running(*options: str | Path, **popen: Any) -> Iterator[tuple[int, subprocess.Popen[str]]]:  # noqa: ANN401
     """Start a service; yield its port and process, and end it afterwards."""
-    command = [*SERVE, "--models", str(models), "--events-log", str(log)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command = [*SERVE, *map(str, options)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **popen) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
@@ -147,7 +147,7 @@ def measure_load(models: Path, clicks: Clicks, folder: Path, rates: Sequence[flo
     fast = with_tick(models, folder / "models", FAST_TICK)
     start = read_json(fast / "config.json")["end"] / 1e6
     timed = at_rate(clicks, rate, start)
-    with running(fast, folder / "events.sqlite") as (port, _):
+    with running("--models", fast, "--events-log", folder / "events.sqlite") as (port, _):
         answers(Client(port), ["warm-up"] * 100)
         posted, asked = asyncio.run(load(port, timed, rate, asked_rate, seconds))
     for name, each, unit in (("/events, 50 each", posted, 50), ("/recommend", asked, 1)):
@@ -165,7 +165,10 @@ def measure_kills(models: Path, clicks: Clicks, folder: Path, n_kills: int) -> N
     for number in range(n_kills):
         until = len(clicks) * (number + 1) // n_kills
         begin = time.perf_counter()
-        with running(models, folder / "killed.sqlite") as (port, process):
+        with running("--models", models, "--events-log", folder / "killed.sqlite") as (
+            port,
+            process,
+        ):
             seconds.append(time.perf_counter() - begin)
             client = Client(port)
             # What was not acknowledged is sent again.
@@ -180,7 +183,7 @@ def measure_kills(models: Path, clicks: Clicks, folder: Path, n_kills: int) -> N
                 sent += len(part)
             if number + 1 == n_kills:
                 after = answers(client, sessions)
-    with running(models, folder / "whole.sqlite") as (port, _):
+    with running("--models", models, "--events-log", folder / "whole.sqlite") as (port, _):
         client = Client(port)
         client.send(clicks)
         same = answers(client, sessions) == after
@@ -214,7 +217,7 @@ def main() -> None:
     models = chosen.study / "models"
     with TemporaryDirectory() as name:
         folder = Path(name)
-        with running(models, folder / "compared.sqlite") as (port, _):
+        with running("--models", models, "--events-log", folder / "compared.sqlite") as (port, _):
             compare(port, clicks, chosen.study, chosen.window, chosen.asked)
         rates = chosen.events_per_second, chosen.asked_per_second, chosen.seconds
         measure_load(models, clicks, folder, rates)

@@ -83,21 +83,26 @@ class ScratchProject:
         self.run_stage("download")
         self.run_stage("preprocess")
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables of a process that runs the project's source on the clicks that were added."""
+        environment = {name: value for name, value in os.environ.items() if name != "DVC_ROOT"}
+        environment["PYTHONPATH"] = "src"
+        if (clicks := self.folder / "clicks").exists():
+            environment["DAYAHEAD_DATA"] = str(clicks)
+        return environment
+
     def run_stage(self, name: str) -> float:
         """Run a stage in a process of its own and return its seconds."""
         return self.measure_stage(name).seconds
 
     def measure_stage(self, name: str) -> StageCost:
         """Run a stage in a process of its own and return what it took."""
-        environment = {name: value for name, value in os.environ.items() if name != "DVC_ROOT"}
-        environment["PYTHONPATH"] = "src"
-        if (clicks := self.folder / "clicks").exists():
-            environment["DAYAHEAD_DATA"] = str(clicks)
         start = time.perf_counter()
         with tempfile.TemporaryFile("w+") as output:
             command = [sys.executable, f"stages/{name}.py"]
             process = subprocess.Popen(
-                command, cwd=self.folder, env=environment, stdout=output, stderr=output
+                command, cwd=self.folder, env=self.environment, stdout=output, stderr=output
             )
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)

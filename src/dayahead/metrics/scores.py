@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
+from dayahead.core.ragged import step_of_each
 from dayahead.metrics.ranking import check_finite, n_at_least, scores_at, top_columns
 
 FEW = 16
@@ -195,7 +196,7 @@ def scores_of_cells(
         dense = shared.scores.repeat(n_rows, 1)
         dense[rows, columns] = scores
         return DenseScores(dense)
-    places = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[rows]
+    places = torch.from_numpy(step_of_each(counts.numpy()))
     found = FewScores(shared, torch.full((n_rows, width), -1), torch.zeros(n_rows, width))
     found.columns[rows, places], found.scores[rows, places] = columns, scores
     return found
