@@ -80,11 +80,14 @@ class Shard:
         return torch.where(is_held, items // self.world_size, -1)
 
     def lookup(
-        self, local: Float[Tensor, "m d"], rows: Int[Tensor, " ..."]
+        self, local: Float[Tensor, "m d"], rows: Int[Tensor, " ..."], *, sparse: bool = False
     ) -> Float[Tensor, "... d"]:
-        """Look up rows of the whole table, wherever they are held."""
+        """Look up rows of the whole table, wherever they are held.
+
+        `sparse`: a table held whole gets a gradient of these rows alone.
+        """
         if self.is_whole:
-            return embedding(rows, local)
+            return embedding(rows, local, sparse=sparse)
         # Each row is requested once, however often it occurs.
         wanted, inverse = torch.unique(rows, return_inverse=True)
         holders = wanted % self.world_size

@@ -56,6 +56,8 @@ class GrowingEmbedding(nn.Module):
         self.pretrained: PretrainedRows | None = None
         self.is_restored = False
         """Whether `grow` leaves new rows uninitialised, because a state is loaded next."""
+        self.has_sparse_gradient = False
+        """Whether the gradient has the rows alone that are looked up."""
         self.weight = nn.Parameter(torch.empty(0, dim), requires_grad=not is_frozen)
         self.unknown = nn.Parameter(normal_rows(1, dim, std, seed, "unknown")[0])
 
@@ -88,7 +90,8 @@ class GrowingEmbedding(nn.Module):
         is_held = self.holds(indices)
         # Indices without a row read row 0, whose vector is masked out below.
         rows = (indices - N_RESERVED).where(is_held, 0)
-        vectors = self.shard.lookup(self.weight, rows)  # [B, L, d]
+        is_sparse = self.has_sparse_gradient
+        vectors = self.shard.lookup(self.weight, rows, sparse=is_sparse)  # [B, L, d]
         is_unknown = (indices >= UNKNOWN) & ~is_held
         return vectors * is_held[..., None] + self.unknown * is_unknown[..., None]
 

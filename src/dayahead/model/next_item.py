@@ -102,7 +102,8 @@ class NextItemModel(nn.Module, Model):
     def output_layer(self) -> OutputLayer:
         """Scores the catalogue's items by the input's table or, if untied, by another."""
         items = self.inputs.items if self.config.tie_weights else self.output_items
-        return OutputLayer(items.weight, self.bias, self.n_items, self.shard)
+        is_sparse = items.has_sparse_gradient
+        return OutputLayer(items.weight, self.bias, self.n_items, self.shard, is_sparse)
 
     @property
     def sharded(self) -> frozenset[str]:
@@ -111,6 +112,31 @@ class NextItemModel(nn.Module, Model):
             return frozenset()
         names = {"inputs.items.weight", "bias"}
         return frozenset(names if self.config.tie_weights else names | {"output_items.weight"})
+
+    @property
+    def reads_few_items(self) -> bool:
+        """Whether a training step reads the rows of few items alone: those of `items_read`."""
+        samples_all = self.detector is not None and self.task_config.rtd_replacements != "batch"
+        smooths = self.loss_config.label_smoothing > 0
+        return self.loss.is_sampled and not (samples_all or smooths)
+
+    def set_sparse_gradients(self, *, are_sparse: bool) -> None:
+        """Let the gradients of the item tables have the rows alone that a step reads."""
+        self.inputs.items.has_sparse_gradient = are_sparse
+        if not self.config.tie_weights:
+            self.output_items.has_sparse_gradient = are_sparse
+
+    def items_read(self, rng: StepRandom) -> Int[Tensor, " R"]:
+        """Return the items, numbered from 0, that a training step reads, sorted, each once.
+
+        Item 0 is among them: reserved indices read its row too, and so does padding of the loss.
+        """
+        negatives = self._negatives(rng)
+        assert negatives is not None
+        of_batch = rng.global_items.flatten() - N_RESERVED
+        of_batch = of_batch.where((of_batch >= 0) & (of_batch < self.n_items), 0)
+        every: Tensor = torch.unique(torch.cat([torch.zeros(1).long(), of_batch, negatives.items]))
+        return every
 
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Add the first `sizes[column]` values of each vocabulary; old rows do not change.

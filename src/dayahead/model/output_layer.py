@@ -50,6 +50,8 @@ class OutputLayer:
     n_items: int
     """Number of items over all processes."""
     shard: Shard = WHOLE
+    has_sparse_gradient: bool = False
+    """Whether the table's gradient has the rows alone that are looked up."""
 
     def at_temperature(self, temperature: float) -> "OutputLayer":
         """The layer for hidden states already divided by the temperature."""
@@ -57,7 +59,8 @@ class OutputLayer:
 
     def rows(self, items: Int[Tensor, " k"]) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
         """Rows and biases of some items, fetched from the processes that hold them."""
-        return self.shard.lookup(self.table, items), self.shard.lookup_scalars(self.bias, items)
+        rows = self.shard.lookup(self.table, items, sparse=self.has_sparse_gradient)
+        return rows, self.shard.lookup_scalars(self.bias, items)
 
     def own_columns(self, items: Int[Tensor, " k"]) -> Float[Tensor, "d+1 c"]:
         """Rows, each with its bias below, of those of some items that are on this process.

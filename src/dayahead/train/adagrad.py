@@ -39,18 +39,26 @@ class Adagrad(Optimizer):
                 if parameter.grad is not None:
                     self._update(parameter, parameter.grad, group["lr"], group["momentum"])
 
+    def refresh(self, rows: Tensor | None = None) -> None:
+        """Do nothing: rows without a gradient are up to date."""
+
     def _update(self, parameter: Tensor, gradient: Tensor, rate: float, momentum: float) -> None:
         names = ["sum", "velocity"] if momentum else ["sum"]
         state = self.state[parameter]
         for name in names:
             if name not in state:
                 state[name] = torch.zeros_like(parameter)
+        indices = None
+        if gradient.is_sparse:
+            gradient = gradient.coalesce()
+            indices, gradient = gradient.indices()[0], gradient.values()
         # Not reshape(n, -1), which is ambiguous for a table without rows.
         flat = gradient.reshape(len(gradient), math.prod(parameter.shape[1:]))
         # The norm takes a tenth of the time of `any`. It is 0 also where all squares underflow;
         # gradients that small would not change a weight.
         rows = torch.linalg.vector_norm(flat, dim=1).nonzero().squeeze(1)
         gradient = gradient[rows]
+        rows = rows if indices is None else indices[rows]
         sums = state["sum"][rows] + gradient**2
         state["sum"][rows] = sums
         velocity = gradient / (sums + EPSILON).sqrt_() * -rate

@@ -3,11 +3,13 @@
 import math
 
 from torch import nn
-from torch.optim import AdamW, Optimizer
 
 from dayahead.config.params import TrainingConfig
 from dayahead.model.embeddings import with_rows
 from dayahead.train.adagrad import Adagrad
+from dayahead.train.adamw import DeferredAdamW
+
+Optimizer = DeferredAdamW | Adagrad
 
 MOMENTS = {"exp_avg", "exp_avg_sq", "sum", "velocity"}
 """Names of AdamW's and Adagrad's state that has the shape of its parameter."""
@@ -26,7 +28,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
         {"params": [p for p in wanted if p.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in wanted if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    return AdamW(groups, lr=config.learning_rate, fused=True)
+    return DeferredAdamW(groups, lr=config.learning_rate)
 
 
 def replace_grown(optimizer: Optimizer, before: dict[str, nn.Parameter], model: nn.Module) -> None:

@@ -57,9 +57,10 @@ from dayahead.train.results import (
     check_attention,
     prediction_table,
 )
+from dayahead.train.sharded_state import scatter_state, sharded_state
 from dayahead.train.study import Study
 from dayahead.train.trainer_registry import trainer_of
-from dayahead.train.trainers import Trainer, scatter_state, sharded_state
+from dayahead.train.trainers import Trainer
 from dayahead.windows.folder import Window, WindowFolder
 from dayahead.windows.items import ItemTable
 

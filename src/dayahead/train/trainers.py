@@ -6,7 +6,6 @@ from itertools import chain, islice
 from typing import ClassVar, Protocol
 
 import torch
-import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -19,18 +18,17 @@ from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.collectives import sum_gradients
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
-from dayahead.model.model import CountingModel, Model
+from dayahead.model.model import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import check_triton
 from dayahead.model.rng import StepRandom, derived_seed
-from dayahead.model.tensor_files import AnyTensor, ShardedTensor, StoredTensor
 from dayahead.train.batches import Batch, Batches, LoadedBatches
 from dayahead.train.loss_curve import Curve, loss_curve
-from dayahead.train.optimizer import MOMENTS, build_optimizer, replace_grown, set_learning_rate
+from dayahead.train.optimizer import build_optimizer, replace_grown, set_learning_rate
 
 BUCKET_MIB = 25
 """MiB of gradients exchanged at once: DDP's default, but for the first bucket too."""
-_OPTIMIZER = "moments."
+MOMENT = "moments."
 """Prefix of the optimizer's tensors in a state; the model's have WEIGHTS."""
 OnStep = Callable[[int], object]
 """Called after each step with its number of sessions."""
@@ -187,13 +185,25 @@ class GradientTrainer:
         totals = torch.zeros(2, dtype=torch.float64)
         sums = torch.zeros(n_steps, 2, dtype=torch.float64)
         batches = islice(chain.from_iterable(epochs), n_steps)
+        self.model.set_sparse_gradients(are_sparse=self._updates_few_rows)
         for step, batch in enumerate(steps(batches)):
             set_learning_rate(self.optimizer, self.config, step, n_steps)
             sums[step] = self._step(batch, window, step)
             totals += sums[step]
             on_step(batch.n_global)
+        with phase("optimizer"):
+            self.optimizer.refresh()
         self.curve = loss_curve(sums)
         return float(totals[0] / totals[1]) if totals[1] > 0 else None
+
+    @property
+    def _updates_few_rows(self) -> bool:
+        """Whether steps change the rows alone that they read: DDP's gradients are dense.
+
+        On a GPU a pass over the whole table takes less than choosing rows.
+        """
+        is_alone = self.process.rank.world_size == 1 and self.process.device.type == "cpu"
+        return is_alone and self.model.reads_few_items
 
     def _step(self, batch: Batch, window: str, step: int) -> Float[Tensor, "2"]:
         """Make one update; return the sum of the loss and the number of targets over all ranks.
@@ -205,6 +215,9 @@ class GradientTrainer:
         purpose = (self.config.seed, "step", window, step)
         self._seed_dropout(derived_seed(*purpose, "dropout", self.process.rank.index))
         random = _step_random(batch, derived_seed(*purpose, "draws"))
+        if self._updates_few_rows:
+            with phase("optimizer"):
+                self.optimizer.refresh(self.model.items_read(random))
         is_bfloat16 = uses_bfloat16(self.config, self.process)
         with torch.autocast(self.process.device.type, torch.bfloat16, enabled=is_bfloat16):
             loss, n_targets = self.wrapped(
@@ -248,7 +261,7 @@ class GradientTrainer:
         groups = [group["params"] for group in self.optimizer.param_groups]
         parameters = [each for each in chain.from_iterable(groups) if each.grad is not None]
         # Unsharded gradients are equal on all ranks; those of sharded rows add up over ranks.
-        norm = get_total_norm([each.grad for each in parameters if id(each) not in sharded])
+        norm = get_total_norm([_values(each) for each in parameters if id(each) not in sharded])
         if sharded:
             own = get_total_norm([each.grad for each in parameters if id(each) in sharded])
             norm = (norm**2 + self.process.all_reduce(own**2)).sqrt()
@@ -294,7 +307,7 @@ class GradientTrainer:
     def moments(self) -> dict[str, Tensor]:
         """Return the optimizer's state where it is carried on."""
         return {
-            f"{_OPTIMIZER}{name}.{key}": value.cpu().contiguous()
+            f"{MOMENT}{name}.{key}": value.cpu().contiguous()
             for name, parameter in self.model.named_parameters()
             for key, value in self.optimizer.state.get(parameter, {}).items()
             if self.carries_optimizer
@@ -314,7 +327,7 @@ class GradientTrainer:
         self.is_updated = True
         self.optimizer = build_optimizer(self.model, self.config)
         parameters = dict(self.model.named_parameters())
-        for name, value in with_prefix(state, _OPTIMIZER).items():
+        for name, value in with_prefix(state, MOMENT).items():
             parameter, _, key = name.rpartition(".")
             held = parameters.get(parameter)
             if held is None or value.shape not in {held.shape, ()}:
@@ -323,54 +336,13 @@ class GradientTrainer:
             self.optimizer.state[held][key] = value.to(held.device, copy=True)
 
 
-def sharded_state(
-    state: Mapping[str, Tensor], model: Model, process: Process
-) -> dict[str, AnyTensor]:
-    """Wrap the sharded tables among weights or a trainer's state, on the CPU, as ShardedTensor."""
-    return {
-        name: ShardedTensor(model.shard, tensor, model.n_items, process.device)
-        if _is_sharded(name, model)
-        else tensor
-        for name, tensor in state.items()
-    }
-
-
-def scatter_state(
-    state: Mapping[str, Tensor | StoredTensor] | None,
-    model: Model,
-    process: Process,
-) -> Mapping[str, Tensor]:
-    """Give every process its own part of the main process's state; a collective.
-
-    The state is ignored in other processes; the model may still be without rows. A sharded table in
-    a file is read some rows at a time.
-    """
-    state = state or {}
-    if process.rank.world_size == 1:
-        return {name: _whole(each) for name, each in state.items()}
-    tensors = process.broadcast([(name, each.shape, each.dtype) for name, each in state.items()])
-    own = {}
-    for name, shape, dtype in tensors:
-        whole = state.get(name)
-        if _is_sharded(name, model):
-            like = torch.empty((0, *shape[1:]), dtype=dtype, device=process.device)
-            own[name] = model.shard.scatter_rows(whole, like, shape[0])
-        else:
-            sent = torch.empty(shape, dtype=dtype) if whole is None else _whole(whole)
-            own[name] = sent.to(process.device)
-            dist.broadcast(own[name], src=0)
-    return own
-
-
-def _whole(tensor: Tensor | StoredTensor) -> Tensor:
-    return tensor.whole() if isinstance(tensor, StoredTensor) else tensor
-
-
-def _is_sharded(name: str, model: Model) -> bool:
-    """Whether a tensor of a state, by its name, has one row per item and is sharded by them."""
-    name = name.removeprefix(WEIGHTS).removeprefix(_OPTIMIZER)
-    parameter, _, key = name.rpartition(".")
-    return name in model.sharded or (key in MOMENTS and parameter in model.sharded)
+def _values(parameter: nn.Parameter) -> Tensor:
+    """Return the values of a gradient; those of a sparse one are summed in place first."""
+    assert parameter.grad is not None
+    if not parameter.grad.is_sparse:
+        return parameter.grad
+    parameter.grad = parameter.grad.coalesce()
+    return parameter.grad.values()
 
 
 def uses_bfloat16(config: TrainingConfig, process: Process) -> bool:

@@ -56,6 +56,18 @@ def trainer_of(architecture="gpt2", task="clm", model=None, loss=None, **changes
     return trainer
 
 
+def gradients_of(trainer, monkeypatch):
+    """A list to which every step of a trainer appends the gradient of the item table."""
+    step, gradients = trainer.optimizer.step, []
+
+    def noted():
+        gradients.append(trainer.model.inputs.items.weight.grad)
+        step()
+
+    monkeypatch.setattr(trainer.optimizer, "step", noted)
+    return gradients
+
+
 def weights(trainer):
     return {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
 
@@ -215,6 +227,41 @@ def test_the_gradient_is_clipped(monkeypatch):
     trainer.fit("w", epochs_of(), ignore)
     assert len(norms) == 6
     assert max(norms) <= 1.0001e-3
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "architecture", "task", "model"),
+    [
+        ("adamw", "gpt2", "clm", {}),
+        ("adamw", "gpt2", "clm", {"tie_weights": False}),
+        ("adamw", "xlnet", "mlm", {"swap_noise": 0.5}),
+        ("adagrad", "gpt2", "clm", {}),
+    ],
+)
+def test_updates_of_the_rows_read_are_those_of_all_rows(
+    monkeypatch, optimizer, architecture, task, model
+):
+    found = []
+    for is_sparse in (True, False):
+        if not is_sparse:
+            monkeypatch.setattr(NextItemModel, "reads_few_items", False)
+        loss = {"name": "sampled_softmax", "negatives": 10}
+        trainer = trainer_of(architecture, task, model, loss, optimizer=optimizer)
+        trainer.grow({"item_id": 500})  # the sessions read 20 of them
+        # In float32 AdamW makes whole steps of the rounding errors of gradients that are 0.
+        trainer.model.double()
+        trainer.model.sampler.set_counts(torch.arange(500))
+        if optimizer == "adamw":
+            trainer.optimizer.param_groups[0]["eps"] = 1e-12
+        gradients = gradients_of(trainer, monkeypatch)
+        for window in ("first", "second"):
+            trainer.fit(window, epochs_of(), ignore)
+        assert {each.is_sparse for each in gradients} == {is_sparse}
+        found.append(trainer.state())
+    sparse, dense = found
+    assert sparse.keys() == dense.keys()
+    for name, each in sparse.items():
+        torch.testing.assert_close(each, dense[name], rtol=1e-4, atol=1e-5)
 
 
 def test_on_step_gets_the_sessions_of_each_step():
