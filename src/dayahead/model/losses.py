@@ -15,6 +15,7 @@ from torch.nn.functional import elu, log_softmax, logsigmoid, pad, softplus
 from torch.utils.checkpoint import checkpoint
 
 from dayahead.config.model import LossConfig
+from dayahead.core.columns import N_RESERVED
 from dayahead.core.errors import ConfigError
 from dayahead.core.plugins import load_plugin
 from dayahead.distributed.process import to_device
@@ -70,6 +71,22 @@ class NegativeSampler:
         popularity = self.counts[items] / self.n_other_targets
         expected = self.config.negatives * self.weights[items] / total + n_others * popularity
         return Negatives(items, expected.log().float())
+
+
+def items_read(rng: StepRandom, negatives: Negatives, n_items: int) -> Int[Tensor, " R"]:
+    """Return the items whose rows a training step with negatives reads, sorted, each once.
+
+    Item 0 is among them: reserved indices read its row too, and so does padding of the loss.
+
+    Args:
+        rng: of the step, with the items of the global batch.
+        negatives: of the step.
+        n_items: in the catalogue.
+    """
+    items = rng.global_items.flatten() - N_RESERVED
+    items = items.where((items >= 0) & (items < n_items), 0)
+    every: Tensor = torch.unique(torch.cat([torch.zeros(1).long(), items, negatives.items]))
+    return every
 
 
 def catalogue_loss(

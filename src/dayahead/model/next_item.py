@@ -115,7 +115,7 @@ class NextItemModel(nn.Module, Model):
 
     @property
     def reads_few_items(self) -> bool:
-        """Whether a training step reads the rows of few items alone: those of `items_read`."""
+        """Whether a training step reads the rows of `losses.items_read` alone."""
         samples_all = self.detector is not None and self.task_config.rtd_replacements != "batch"
         smooths = self.loss_config.label_smoothing > 0
         return self.loss.is_sampled and not (samples_all or smooths)
@@ -125,18 +125,6 @@ class NextItemModel(nn.Module, Model):
         self.inputs.items.has_sparse_gradient = are_sparse
         if not self.config.tie_weights:
             self.output_items.has_sparse_gradient = are_sparse
-
-    def items_read(self, rng: StepRandom) -> Int[Tensor, " R"]:
-        """Return the items, numbered from 0, that a training step reads, sorted, each once.
-
-        Item 0 is among them: reserved indices read its row too, and so does padding of the loss.
-        """
-        negatives = self._negatives(rng)
-        assert negatives is not None
-        of_batch = rng.global_items.flatten() - N_RESERVED
-        of_batch = of_batch.where((of_batch >= 0) & (of_batch < self.n_items), 0)
-        every: Tensor = torch.unique(torch.cat([torch.zeros(1).long(), of_batch, negatives.items]))
-        return every
 
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Add the first `sizes[column]` values of each vocabulary; old rows do not change.
@@ -160,7 +148,12 @@ class NextItemModel(nn.Module, Model):
             self.bias = nn.Parameter(pad(self.bias.detach(), (0, n_new)))
 
     def forward(
-        self, columns: Columns, lengths: Int[Tensor, " B"], rng: StepRandom, length_groups: int = 1
+        self,
+        columns: Columns,
+        lengths: Int[Tensor, " B"],
+        rng: StepRandom,
+        length_groups: int = 1,
+        negatives: Negatives | None = None,
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
         """Sum of the loss over this batch's targets, and the number of targets.
 
@@ -169,14 +162,15 @@ class NextItemModel(nn.Module, Model):
         Where the backbone cannot pack sessions, the batch goes through it in up to `length_groups`
         parts, each cut to its longest session; with rows sorted by length, little padding is left.
         If the batch is on the CPU, sizes are known there and the host need not wait for a GPU.
+        `negatives` are sampled here, if they have not been.
         """
         positions, labels = self.task.training_positions(columns[ITEM_ID], lengths, rng)
         # Noise only after the labels are taken: it must not change targets.
         read = {**columns, ITEM_ID: self._noisy(columns[ITEM_ID], rng)}
         states = self._output_states(read, positions, length_groups)
         with phase("loss"):
-            targets, negatives = labels - N_RESERVED, self._negatives(rng)
-            given = self.loss, states, self.output_layer, targets, negatives
+            sampled = self.negatives(rng) if negatives is None else negatives
+            given = self.loss, states, self.output_layer, labels - N_RESERVED, sampled
             if WORTH in columns:
                 weights = self.task.at_targets(columns[WORTH], positions)
                 values = torch.unique(rng.global_marks[WORTH]).tolist()
@@ -262,8 +256,8 @@ class NextItemModel(nn.Module, Model):
             items = hide_new_items(items, self.n_old_items, rng, config.unknown_rate)
         return items
 
-    def _negatives(self, rng: StepRandom) -> Negatives | None:
-        """Negatives for every target of the global batch; None for the full softmax."""
+    def negatives(self, rng: StepRandom) -> Negatives | None:
+        """Return negatives for every target of the global batch; None for the full softmax."""
         if self.sampler is None or not self.loss.is_sampled:
             return None
         targets = rng.global_items.new_empty(0)

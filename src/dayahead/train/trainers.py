@@ -18,6 +18,7 @@ from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.collectives import sum_gradients
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
+from dayahead.model.losses import Negatives, items_read
 from dayahead.model.model import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import check_triton
@@ -215,13 +216,11 @@ class GradientTrainer:
         purpose = (self.config.seed, "step", window, step)
         self._seed_dropout(derived_seed(*purpose, "dropout", self.process.rank.index))
         random = _step_random(batch, derived_seed(*purpose, "draws"))
-        if self._updates_few_rows:
-            with phase("optimizer"):
-                self.optimizer.refresh(self.model.items_read(random))
+        negatives = self._refreshed_negatives(random) if self._updates_few_rows else None
         is_bfloat16 = uses_bfloat16(self.config, self.process)
         with torch.autocast(self.process.device.type, torch.bfloat16, enabled=is_bfloat16):
             loss, n_targets = self.wrapped(
-                batch.columns, batch.lengths, random, self.config.length_groups
+                batch.columns, batch.lengths, random, self.config.length_groups, negatives
             )
         sums = torch.stack([loss.detach().double(), n_targets.double()])
         self.process.all_reduce(sums)
@@ -235,6 +234,14 @@ class GradientTrainer:
         self._check_finite("loss", found[0], window, step)
         self._apply(found[2], window, step)
         return found[:2]
+
+    @in_phase("optimizer")
+    def _refreshed_negatives(self, random: StepRandom) -> Negatives:
+        """Sample a step's negatives, and bring all rows that it reads up to date."""
+        negatives = self.model.negatives(random)
+        assert negatives is not None
+        self.optimizer.refresh(items_read(random, negatives, self.model.n_items))
+        return negatives
 
     def _seed_dropout(self, seed: int) -> None:
         """Seed this device only: torch.manual_seed seeds all, which takes half a millisecond."""

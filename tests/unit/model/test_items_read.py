@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from dayahead.model.losses import items_read
 from support.tiny_settings import columns_of, padded, step_random, tiny_model
 
 SESSIONS = [[2, 3, 4, 5, 6], [7, 8, 9], [30, 3]]
@@ -37,7 +38,7 @@ def test_no_other_row_has_a_gradient(settings):
         rng = step_random(items, seed)
         loss, _ = model(columns_of(items), lengths, rng)
         loss.backward()
-        read = model.items_read(rng)
+        read = items_read(rng, model.negatives(rng), 40)
         assert read.tolist() == sorted(set(read.tolist()))
         for table in tables:
             assert table.grad.is_sparse
@@ -48,7 +49,8 @@ def test_no_other_row_has_a_gradient(settings):
 def test_indices_without_a_row_read_that_of_item_0():
     items, _ = padded([[60, 7], [1, 9, 9]])  # 1 is unknown, and 60 beyond the catalogue
     model = model_of(loss={"negatives": 0})
-    assert model.items_read(step_random(items)).tolist() == [0, 5, 7]
+    rng = step_random(items)
+    assert items_read(rng, model.negatives(rng), 40).tolist() == [0, 5, 7]
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ class TestModel:
         _, labels = whole.task.training_positions(columns["item_id"], lengths, rng)
         for rank in (Rank(0, 1), Rank(0, 2), Rank(1, 2)):
             _, _, rng = batch_of(rank)
-            assert whole._negatives(rng).items.tolist() == (labels - 2).tolist()
+            assert whole.negatives(rng).items.tolist() == (labels - 2).tolist()
 
     @pytest.mark.parametrize("name", ["softmax", "sampled_softmax", *SAMPLED_LOSSES])
     @pytest.mark.parametrize("task", ["clm", "mlm"])

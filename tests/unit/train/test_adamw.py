@@ -63,7 +63,7 @@ def test_weights_and_moments_are_torchs_whatever_rows_the_steps_read(steps, weig
     pair.compare()
 
 
-@pytest.mark.parametrize("n_missed", [1, 10, 3_000])
+@pytest.mark.parametrize("n_missed", [1, 10, 1_000])
 def test_a_row_takes_all_steps_that_it_missed(n_missed):
     pair = Pair(weight_decay=0.5)
     pair.step(0.1, [4], values_of([4], 0))
