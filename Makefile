@@ -30,7 +30,7 @@ TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
 export PATH := $(or $(DAYAHEAD_ENVIRONMENT),$(CURDIR)/.venv)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow faults cluster check bench bench-peers bench-accuracy bench-serve bench-preprocess bench-live bench-processes gpu-smoke profile ui experiments cache image image-test sbom docs tutorials format lock clean
+.PHONY: help repro test test-long test-slow faults cluster check bench bench-peers bench-accuracy bench-serve bench-preprocess bench-live bench-processes gpu-smoke profile ui experiments cache image image-test sbom docs tutorials format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {gsub(/[$$][$$]/, "$$"); printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -42,6 +42,9 @@ repro: $(READY)  ## run the pipeline on the data set in params.yaml
 
 test: $(DEV_READY)  ## run the fast tests (TESTS="tests/unit/train tests/pipeline")
 	python -m pytest $(strip $(PARALLEL) $(TESTS))
+
+test-long: $(DEV_READY)  ## run the tests that take a second or more: five minutes
+	python -m pytest $(strip $(PARALLEL) $(TESTS)) -m "long and not slow and not gpu"
 
 test-slow: $(DEV_READY)  ## run the tests that take minutes
 	python -m pytest $(MORE_TIME) -m "slow and not gpu"

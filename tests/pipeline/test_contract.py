@@ -143,6 +143,7 @@ def modules_with_keys():
             yield importlib.import_module(f"dayahead.{file.parent.name}.{file.stem}")
 
 
+@pytest.mark.long
 def test_keys_name_every_room_and_package_that_results_depend_on():
     importable = packages_distributions()
     makers = list(modules_with_keys())
@@ -248,6 +249,7 @@ def test_an_experiment_changes_one_line_of_the_settings(tmp_path):
     assert changed == [f"  n_layer: {layers + 1}"]
 
 
+@pytest.mark.long
 def test_dvc_reads_the_pipeline():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -127,6 +127,7 @@ def test_verbs_of_make_exist():
     assert violations(unknown) == {}
 
 
+@pytest.mark.long
 def test_item_ids_of_examples_are_in_the_embedded_log():
     known = set(generate(load_dataset("synthetic").source.synthetic)["item_id"].to_pylist())
 

@@ -50,6 +50,7 @@ def own_ranks(study):
     return {name: ranks_of(out, name) for name in evaluated_windows(out)}
 
 
+@pytest.mark.long
 def test_the_table_has_every_target_by_each_age(finished):
     study, _, _ = finished
     with (study.results / STALENESS).open(newline="") as file:

@@ -64,6 +64,7 @@ def files(folder):
     return {str(path) for path in every if path.parts[0] != ".git"}
 
 
+@pytest.mark.long
 def test_an_empty_folder_becomes_a_project_that_runs(start, image, work):
     done = start("dvc", "repro", "--quiet")
     assert (done.returncode, done.stderr) == (0, "")
@@ -132,6 +133,7 @@ def test_what_runs_as_code_is_for_this_user_alone(start, tmp_path, name):
     )
 
 
+@pytest.mark.long
 def test_one_dvc_at_a_time_in_a_folder(start, work):
     assert start("true").returncode == 0
     lock = work / ".dayahead" / "alone.lock"
@@ -207,6 +209,7 @@ def image_of(project, *arguments, **environment):
     return run(project, project / "tools" / "image", *arguments, PATH=path, **clean | environment)
 
 
+@pytest.mark.long
 def test_an_image_is_built_from_the_last_commit_with_its_time(project):
     engine(project, "buildah")
     (project / "untracked").touch()
@@ -252,6 +255,7 @@ def test_where_pip_finds_packages_holds_for_the_build(project, tmp_path):
     assert "--secret\nid=ca,src=/certificates.pem\n" in arguments
 
 
+@pytest.mark.long
 def test_docker_comes_first_and_rewrites_times(project):
     for name in ("docker", "podman", "buildah"):
         engine(project, name)

@@ -23,6 +23,7 @@ def imports_of(script):
     return [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("modules", "needed", "unneeded"),
     [

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
-FIXED = {"repro", "test", "check", "test-slow", "bench", "ui", "clean"}
+FIXED = {"repro", "test", "check", "test-long", "test-slow", "bench", "ui", "clean"}
 """Targets that the documentation promises."""
 
 
@@ -250,6 +250,7 @@ def test_the_newest_python_on_the_path_is_taken(tmp_path):
     assert found.stdout == "python3.13\n"
 
 
+@pytest.mark.long
 def test_equal_runs_have_their_averages_in_the_list_of_experiments(tmp_path):
     """Also where nothing differs, which leaves no column that --only-changed would show."""
     recipe = re.search(r"^experiments:.*\n\t@(.+\\\n.+)$", MAKEFILE, re.MULTILINE)

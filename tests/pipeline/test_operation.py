@@ -35,6 +35,7 @@ def project(tmp_path, monkeypatch):
     return tmp_path / "old"
 
 
+@pytest.mark.long
 def test_a_backup_beside_a_service_restores_nights_models_and_logs(project, tmp_path):
     (tmp_path / "new").mkdir()
     lists = ListLog(project / "live/lists.sqlite", EventClock(), 10**9)
@@ -59,6 +60,7 @@ def test_a_backup_beside_a_service_restores_nights_models_and_logs(project, tmp_
         assert connection.execute("SELECT session FROM lists").fetchall() == [("s",)]
 
 
+@pytest.mark.long
 def test_a_project_without_services_or_tracking_is_saved_too(project, tmp_path):
     (tmp_path / "new").mkdir()
     run(BACKUP, project, tmp_path / "backup")

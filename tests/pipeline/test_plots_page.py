@@ -56,6 +56,7 @@ def drawn(path):
     return done.stdout.partition("<main")[2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["2026-01-{:02}", "2026-01-01T{:02}", "2026-01-01T00{:02}"])
 def test_curves_are_drawn_without_internet(page, name):
     found = drawn(page(points(name=name), **of_windows()))
@@ -68,6 +69,7 @@ def test_curves_are_drawn_without_internet(page, name):
     assert labels[0].startswith("2026-01-")
 
 
+@pytest.mark.long
 def test_the_last_window_and_the_ends_of_the_curve_are_labelled(page):
     rows = [
         {"rev": "main", "window": f"2026-01-{day:02}", "ndcg_at_20": 0.2663 + 0.0046 * (day == 9)}
@@ -83,6 +85,7 @@ def test_the_last_window_and_the_ends_of_the_curve_are_labelled(page):
     assert heights == [*dict.fromkeys(heights)]
 
 
+@pytest.mark.long
 def test_templates_of_dvc_are_drawn_or_listed(page):
     rows = [row | {"step": n} for n, row in enumerate(points("loss"))]
     assert drawn(page(rows, template="scatter", x="step", y="loss")).count("<circle") == 6

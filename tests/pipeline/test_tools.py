@@ -36,6 +36,7 @@ def ui(tmp_path):
     return ui
 
 
+@pytest.mark.long
 def test_pages_are_served_to_this_machine_alone(ui, tmp_path):
     done = ui(MLFLOW_SERVER_ALLOWED_HOSTS="*", MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE="true")
     lines = done.stdout.splitlines()
@@ -96,6 +97,7 @@ def test_dvc_gets_a_cache_of_this_user_alone(repository):
     assert ".dvc/config.local" not in changes
 
 
+@pytest.mark.long
 def test_a_chosen_cache_is_left_alone(repository):
     with (repository / ".dvc" / "config").open("a") as config:
         config.write("[core]\n    site_cache_dir = /mine\n")

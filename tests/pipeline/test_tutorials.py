@@ -59,6 +59,7 @@ def test_its_edits_of_settings_find_what_they_replace(tutorial):
     assert [pattern for pattern in patterns if not re.search(pattern, text, re.M)] == []
 
 
+@pytest.mark.long
 def test_a_copy_is_small_and_leaves_the_project_alone(tmp_path):
     """Its settings are valid, and commands run there, with no other project's cache or server."""
     project = tmp_path / "project"
@@ -132,6 +133,7 @@ def test_outputs_follow_the_code_that_gave_them(tmp_path):
     assert "Text.\n\n```python\n6 * 7\n```\n\n```text\n42\n```\n\n```text\nnot code\n```" in page
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "code",
     [

@@ -57,12 +57,13 @@ def write_cores(process: Process, folder: Path) -> None:
     write_json(folder / f"{process.rank.index}.json", info)
 
 
-def write_turns(process: Process, folder: Path, sizes: list[int]) -> None:
-    """Write what every process gets of the results, of which it computes its own."""
-    results = torch.load(folder / "results.pt", weights_only=True)
-    own = iter(results[process.rank.index :: process.rank.world_size])
-    found = [list(each) for each in process.in_turns(own, sizes)]
-    torch.save(found, folder / f"{process.rank.index}.pt")
+def write_turns(process: Process, folder: Path, studies: dict[str, list[int]]) -> None:
+    """Write what every process gets of each list of results, of which it computes its own."""
+    for name, sizes in studies.items():
+        results = torch.load(folder / f"{name}.pt", weights_only=True)
+        own = iter(results[process.rank.index :: process.rank.world_size])
+        found = [list(each) for each in process.in_turns(own, sizes)]
+        torch.save(found, folder / f"{name}-{process.rank.index}.pt")
 
 
 def kill_second(process: Process) -> None:

@@ -56,6 +56,7 @@ def test_every_row_of_the_papers_tables_has_a_preset():
     assert len(wanted) == 67
 
 
+@pytest.mark.long
 def test_every_preset_fits_the_settings_and_the_data_set(monkeypatch):
     monkeypatch.setenv("DAYAHEAD_DATA", "/data")
     data_set = cache(lambda name: load_dataset(name, ROOT / "datasets"))

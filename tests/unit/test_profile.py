@@ -23,6 +23,7 @@ def profiled(project, into="build", **profile):
     return profile_fit(tiny_params({"profile": profile}), project, project / into)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("window", "last"),
     [

@@ -84,6 +84,7 @@ def test_changes_by_hand():
     }
 
 
+@pytest.mark.long
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.sampled_from([DAY, HOUR, 240_000_000]))
 def test_groups_are_parts_of_the_whole(seed, n, length):
     random = np.random.default_rng(seed)
@@ -140,6 +141,7 @@ def simulated(seed, slope, *, n_windows=20, n=400, by_day=0.0):
     return sums
 
 
+@pytest.mark.long
 def test_a_known_slope_is_recovered():
     """Mean ages are T/2, T and T/4: half as often costs slope / 2, twice brings slope / 4."""
     slope, inside, values = 0.08, np.zeros(2), []
@@ -159,6 +161,7 @@ def test_a_known_slope_is_recovered():
     assert "over 20 windows" in figures
 
 
+@pytest.mark.long
 def test_without_ageing_the_sentence_says_no_difference():
     expected = "Fitting half as often, or twice as often, would make no clear difference to NDCG@10"
     said = [age_conclusion(simulated(s, 0, n=100).result(horizon=2))[0] for s in range(200)]

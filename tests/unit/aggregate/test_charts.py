@@ -89,6 +89,7 @@ def test_a_missing_value_leaves_a_gap_in_the_line():
     assert line.count("M ") == whole.count("M ") + 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("module", "backend", "expected"),
     [

@@ -32,6 +32,7 @@ def run(folders, changes=None):
     return folders.results
 
 
+@pytest.mark.long
 def test_segments_have_a_table_and_a_file(tmp_path):
     """The same four users come every day, also on the one before the first evaluation."""
     folders = write_folders(tmp_path)
@@ -49,6 +50,7 @@ def test_segments_have_a_table_and_a_file(tmp_path):
     assert '<th scope="row">returning</th><td class="n">24' in page
 
 
+@pytest.mark.long
 def test_the_report_says_what_the_lists_show(tmp_path):
     folders = write_folders(tmp_path)
     results = run(folders)
@@ -62,6 +64,7 @@ def test_the_report_says_what_the_lists_show(tmp_path):
     assert json.loads((results / "lists.json").read_text())["aod"] == pytest.approx(figures)
 
 
+@pytest.mark.long
 def test_evidence_has_plain_names_above_those_of_programs(tmp_path):
     folders = write_folders(tmp_path)
     write_evidence(folders.results / "evidence.csv", {"pair.next.4": 0.5, "mine.weather": -0.25})
@@ -71,6 +74,7 @@ def test_evidence_has_plain_names_above_those_of_programs(tmp_path):
     assert '<th scope="row">mine.weather</th>' in page
 
 
+@pytest.mark.long
 def test_the_result_begins_in_plain_words(tmp_path):
     page = (run(write_folders(tmp_path)) / "report.html").read_text()
     answer, _, _ = page.partition("gpt2 is above popularity")

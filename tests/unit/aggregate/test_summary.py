@@ -28,6 +28,7 @@ def aod_of(folder, name):
     return mean([row.metrics[name] for row in read_windows(folder / "windows.csv", [1, 5])])
 
 
+@pytest.mark.long
 def test_baselines_stand_beside_the_run(project):
     for architecture in ("popularity", "transitions", "gru"):
         sections = {"model": {"architecture": architecture}}
@@ -73,6 +74,7 @@ def same_data(monkeypatch):
     monkeypatch.setattr("dayahead.aggregate.summary.committed_dataset", lambda _: "tiny")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("same_data")
 def test_an_experiment_ends_with_its_average_the_report_and_the_next_step(experiment):
     params, project = experiment
@@ -81,6 +83,7 @@ def test_an_experiment_ends_with_its_average_the_report_and_the_next_step(experi
     assert "make experiments; dayahead compare HEAD bold-name; git add params.yaml" in text
 
 
+@pytest.mark.long
 def test_one_on_other_data_is_compared_with_nothing(experiment, monkeypatch):
     params, project = experiment
     text = experiment_summary(params, project)
@@ -90,6 +93,7 @@ def test_one_on_other_data_is_compared_with_nothing(experiment, monkeypatch):
     assert experiment_summary(params, project).endswith(f"dvc exp apply bold-name; {commit}")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("same_data")
 def test_one_in_a_copy_says_how_its_report_is_had(experiment, monkeypatch):
     params, copy = experiment
@@ -100,6 +104,7 @@ def test_one_in_a_copy_says_how_its_report_is_had(experiment, monkeypatch):
     assert text.endswith("Next: make experiments; dayahead compare HEAD bold-name")
 
 
+@pytest.mark.long
 def test_a_stage_outside_of_an_experiment_has_no_summary(experiment, monkeypatch):
     monkeypatch.delenv("DVC_EXP_NAME")
     assert experiment_summary(*experiment) is None

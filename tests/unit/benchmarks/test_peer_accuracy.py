@@ -142,6 +142,7 @@ def test_a_peer_sees_no_window_before_it_is_ranked_on_it(peer_of, folder, is_fro
         assert sorted(sessions) == sorted(each[:-1] for each in numbered(DAYS[day : day + 1]))
 
 
+@pytest.mark.long
 def test_figures_are_means_over_windows_of_the_same_sessions_for_all(peer_of, folder):
     peer, _ = peer_of()
     cell = measured(peer, folder, EVERY)

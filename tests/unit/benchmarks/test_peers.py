@@ -46,6 +46,7 @@ def programs(fake):
     return [Program(name, Path(sys.executable), fake) for name in names]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("architecture", "task"), peers.STUDIES)
 @pytest.mark.parametrize("precision", ["auto", pytest.param("float32", marks=pytest.mark.slow)])
 def test_our_side_learns_the_sessions(architecture, task, precision, tmp_path, monkeypatch):

@@ -111,6 +111,7 @@ def test_experiments_are_completed_one_after_the_other(project):
     assert complete_row("sm") == ["small"]
 
 
+@pytest.mark.long
 def test_the_shell_gets_what_is_completed(project):
     """As bash asks for it."""
     environment = {"_DAYAHEAD_COMPLETE": "complete_bash", "COMP_WORDS": "dayahead preset g1/gr"}

@@ -45,6 +45,7 @@ def nights_until(root, n_days):
     return found
 
 
+@pytest.mark.long
 def test_the_exit_status_says_how_the_night_ended(project):
     assert nights_until(project, 4) == [0, 0, 0]
     assert call("nightly").exit_code == 0
@@ -72,6 +73,7 @@ def test_a_night_beside_another_is_tried_again_later(project):
             assert "at work" in done.stderr
 
 
+@pytest.mark.long
 def test_a_winner_waits_until_it_is_promoted(project):
     write_params(project, CHALLENGER)
     assert nights_until(project, 8) == [0, 0, 0, 0, 0, 10, 10]
@@ -107,6 +109,7 @@ def test_with_commit_a_winner_is_promoted_and_nothing_else_committed(project):
     assert "mine.txt" not in shown
 
 
+@pytest.mark.long
 def test_rollback_says_what_is_served(project):
     after_nights(project, 3)
     done = call("rollback", "--reason", "clicks fell")
@@ -118,6 +121,7 @@ def test_rollback_says_what_is_served(project):
     assert "serving   2026-01-02" in call("nightly", "--status").output
 
 
+@pytest.mark.long
 def test_programs_read_the_status_as_json(project):
     empty = json.loads(call("nightly", "--status", "--json").stdout)
     nothing = dict.fromkeys(("serving", "since", "published", "previous", "decision", "quality"))

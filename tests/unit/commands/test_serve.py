@@ -113,6 +113,7 @@ def test_models_are_swapped_under_load_and_no_request_fails(published, service, 
     swap(published, "first")
 
 
+@pytest.mark.long
 def test_sigterm_answers_the_requests_that_have_arrived(service):
     process, port = service
     body = json.dumps({"requests": [{"session": [1, 2], "top_k": 5}] * 300}).encode()
@@ -326,6 +327,7 @@ def test_a_second_model_needs_a_share_and_must_be_there(published, monkeypatch, 
     assert message in str(result.exception)
 
 
+@pytest.mark.long
 def test_lists_are_on_disk_once_the_service_has_ended(published, tmp_path):
     options = ["--published", str(published), "--port", "0", "--log-lists"]
     options += ["--against", str(published / "second-model"), "--share", "0.5"]

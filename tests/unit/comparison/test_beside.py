@@ -50,6 +50,7 @@ def test_another_run_is_compared_as_a_baseline_is(folders, other):
     assert f"NDCG@20 is {own:.4f} against 0.7500, higher in 0 of 6." in page
 
 
+@pytest.mark.long
 def test_without_others_it_is_the_report(folders):
     aggregate(folders, CUTOFFS, SETTINGS)
     page = page_beside(folders, CUTOFFS, SETTINGS, {})
@@ -76,6 +77,7 @@ def test_a_run_named_as_another_row_of_the_page_is_refused(folders, other, name)
         page_beside(folders, CUTOFFS, SETTINGS, {name: other})
 
 
+@pytest.mark.long
 def test_the_command_writes_the_page(folders, other, tmp_path, monkeypatch):
     shutil.copy(ROOT / "params.yaml", tmp_path)
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))

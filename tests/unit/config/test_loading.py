@@ -32,6 +32,7 @@ def is_read_or_named(load, name):
     return True
 
 
+@pytest.mark.long
 def test_damaged_settings_are_read_or_named(tmp_path):
     path = tmp_path / "params.yaml"
 

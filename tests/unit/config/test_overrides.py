@@ -43,6 +43,7 @@ def complaint(path):
     return ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 22))]
 )

@@ -156,6 +156,7 @@ def test_values_that_are_no_settings_are_named(tmp_path, text):
         load_params(path)
 
 
+@pytest.mark.long
 def test_odd_values_of_every_setting_are_read_or_named():
     n_refused = 0
     for key in [f"{name}.{key}" for name in VALUES if name != "dataset" for key in VALUES[name]]:

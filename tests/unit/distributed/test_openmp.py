@@ -119,6 +119,7 @@ time.sleep(0.3)
 """A process whose watcher starts and ends teams all the time, as it ends."""
 
 
+@pytest.mark.long
 def test_no_thread_is_within_torch_as_the_process_ends():
     for _ in range(2):
         done = subprocess.run(

@@ -187,6 +187,7 @@ print(in_use() - before)
 """
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_shapes_of_products():
     """400 more shapes took 200 MB."""
     command = [sys.executable, "-c", GROWTH]
@@ -194,15 +195,32 @@ def test_memory_does_not_grow_with_the_shapes_of_products():
     assert int(found.stdout) < 60
 
 
-@pytest.mark.parametrize("sizes", [[2, 2, 1, 1], [1, 1, 1, 0], [0, 0, 0, 0]])
-def test_results_come_in_order_whichever_process_computes_them(tmp_path, sizes):
+TURNS = {"equal": [2, 2, 1, 1], "odd": [1, 1, 1, 0], "empty": [0, 0, 0, 0]}
+"""Rows of each result, by the name of the list of results."""
+
+
+def results_of(sizes):
     rows = torch.arange(sum(sizes)).split(sizes)
-    results = [[part, part[:, None] / 2, part % 2 == 1] for part in rows]
-    [alone] = [[*Process(Rank(0, 1), torch.device("cpu")).in_turns(iter(results), sizes)]]
-    torch.save(results, tmp_path / "results.pt")
-    run_processes(write_turns, compute_config(processes=2), tmp_path, sizes)
+    return [[part, part[:, None] / 2, part % 2 == 1] for part in rows]
+
+
+@pytest.fixture(scope="module")
+def of_two_processes(tmp_path_factory):
+    """The folder in which two processes wrote what they got of each list of results."""
+    folder = tmp_path_factory.mktemp("turns")
+    for name, sizes in TURNS.items():
+        torch.save(results_of(sizes), folder / f"{name}.pt")
+    run_processes(write_turns, compute_config(processes=2), folder, TURNS)
+    return folder
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_results_come_in_order_whichever_process_computes_them(of_two_processes, name):
+    sizes = TURNS[name]
+    single = Process(Rank(0, 1), torch.device("cpu"))
+    alone = [*single.in_turns(iter(results_of(sizes)), sizes)]
     for rank in (0, 1):
-        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        found = torch.load(of_two_processes / f"{name}-{rank}.pt", weights_only=True)
         assert len(found) == len(alone)
         for one, other in zip(chain(*alone), chain(*found), strict=True):
             assert one.dtype == other.dtype

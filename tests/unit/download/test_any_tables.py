@@ -104,6 +104,7 @@ UNITS = st.sampled_from(["ms", "text"])
 LIMITS = st.sampled_from([0.0, 1.0])
 
 
+@pytest.mark.long
 @given(st.data(), UNITS, LIMITS, st.sampled_from(["\n", "\r\n"]), st.booleans())
 @slowly
 def test_csv_of_any_values(folder, data, unit, unreadable, ending, quotes_all):
@@ -122,6 +123,7 @@ def test_csv_of_any_values(folder, data, unit, unreadable, ending, quotes_all):
     check(folder, dataset_of(path, "csv", unit, unreadable), expected(read, unit), first=2)
 
 
+@pytest.mark.long
 @given(st.data(), LIMITS)
 @slowly
 def test_csv_with_harm_done_to_its_bytes(folder, data, unreadable):
@@ -175,6 +177,7 @@ def plain_csv(content: bytes) -> Expected | None:
     )
 
 
+@pytest.mark.long
 @given(json_lines(), LIMITS)
 @slowly
 def test_json_lines_of_any_values(folder, lines, unreadable):

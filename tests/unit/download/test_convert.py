@@ -296,6 +296,7 @@ def test_the_synthetic_log_is_generated_once(tmp_path, converted_files):
     assert converted_files == ["synthetic"] * 2
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     "DAYAHEAD_DATA" not in os.environ, reason="DAYAHEAD_DATA names no folder with the real logs"
 )

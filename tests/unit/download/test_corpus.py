@@ -37,6 +37,7 @@ def check_one(folder: Path, seed: int) -> None:
     assert events == as_events(rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 32))]
 )

@@ -76,6 +76,7 @@ def test_delta_gives_the_events_of_the_same_rows_as_csv(tmp_path):
     assert {file["url"] for file in manifest["files"]} == {"clicks"}
 
 
+@pytest.mark.long
 def test_iceberg_gives_the_events_of_the_same_rows_as_csv(tmp_path):
     table = in_iceberg(tmp_path, a_log())
     table.delete("item = 3")
@@ -84,6 +85,7 @@ def test_iceberg_gives_the_events_of_the_same_rows_as_csv(tmp_path):
     assert downloaded(dataset, tmp_path / "raw")[0] == of_csv(rest, tmp_path)
 
 
+@pytest.mark.long
 def test_a_catalog_is_configured_by_the_environment(tmp_path):
     in_iceberg(tmp_path, a_log())
     variables = {

@@ -124,6 +124,7 @@ EVENTS = st.lists(
 )
 
 
+@pytest.mark.long
 @given(
     rows=EVENTS,
     cuts=st.lists(st.integers(0, 20), max_size=3),

@@ -113,6 +113,7 @@ IDS = st.sampled_from(["7", "7.0", "07", "007.00", " 7", "7 ", "70", "0", "00", 
                        "a", " a", "a0", "0a", "1.0.0", ".0", "7.5", ""])  # fmt: skip
 
 
+@pytest.mark.long
 @given(files=st.lists(st.lists(IDS, min_size=1, max_size=6), min_size=1, max_size=3))
 @settings(max_examples=40)
 def test_counts_of_spellings_agree_with_plain_python(tmp_path_factory, files):

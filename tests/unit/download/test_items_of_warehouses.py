@@ -116,6 +116,7 @@ def test_without_times_the_order_of_the_source_says_which_row_holds(tmp_path, wr
     assert {each.check: each.found for each in manifest.items.quality}["replaced"] == 1
 
 
+@pytest.mark.long
 def test_postgresql_with_its_arrays_and_infinite_dates(tmp_path, expected):
     dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="dayahead[postgresql]")
     with running_postgres() as url:

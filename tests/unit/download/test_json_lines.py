@@ -220,6 +220,7 @@ def events_of(path, content: bytes, dataset: DatasetConfig) -> list[object]:
     return events
 
 
+@pytest.mark.long
 @given(st.one_of(RECORDS, uniform_records()), st.sampled_from(DATASETS), st.integers(1, 300))
 @settings(max_examples=150, deadline=None,
           suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip

@@ -38,6 +38,7 @@ def execute(url, *statements):
             cursor.execute(statement)
 
 
+@pytest.mark.long
 def test_the_events_are_those_of_the_same_rows_as_csv(server, tmp_path):
     found, manifest = downloaded(table_dataset(server), tmp_path / "raw")
     assert found == of_csv(a_log(), tmp_path)
@@ -135,6 +136,7 @@ def test_the_password_may_be_in_the_environment(server, tmp_path, monkeypatch):
     assert not any(secret in (tmp_path / "raw/manifest.json").read_text() for secret in SECRETS)
 
 
+@pytest.mark.long
 def test_a_lost_connection_leaves_nothing_half_written(server, tmp_path, monkeypatch):
     monkeypatch.setenv("DAYAHEAD_ROOT", str(tmp_path))
     query = """SELECT 's' AS session, g AS item, now() AS time, g AS price,

@@ -99,6 +99,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.long
 @given(rows=ROWS.filter(lambda rows: any(None not in row[:3] for row in rows)))
 @settings(max_examples=30)
 def test_counts_agree_with_plain_python(tmp_path_factory, rows):

@@ -128,6 +128,7 @@ def test_a_file_of_another_size_than_announced_is_an_error(serve, has_ranges, li
     assert fetch_bytes(served.url("log.csv.gz")) == BODY
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lie", [-1, 1])
 @pytest.mark.parametrize("has_ranges", [True, False])
 def test_a_response_of_another_size_than_announced_is_an_error(serve, has_ranges, lie):
@@ -147,6 +148,7 @@ sources.fetch(sources.list_files([sys.argv[1]], None)[0], None)
 """
 
 
+@pytest.mark.long
 def test_a_killed_transfer_resumes(serve, tmp_path):
     n_answered = itertools.count(1)
     is_over = threading.Event()

@@ -118,6 +118,7 @@ def test_lists_of_the_users_and_of_their_sessions_go_too(shop, service):
     assert not holds("secret")
 
 
+@pytest.mark.long
 def test_no_file_of_a_log_keeps_a_byte_of_them(shop, service):
     """Pages that were split and merged hold copies of rows, which a mere DELETE leaves."""
     log = service()

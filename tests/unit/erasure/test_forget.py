@@ -118,6 +118,7 @@ def texts_of(root):
     return found
 
 
+@pytest.mark.long
 @both_kinds
 def test_nothing_that_names_the_users_is_left_and_a_rerun_brings_nothing_back(tmp_path, shop, kind):
     """The source still holds them: the windows are those of a log without their rows."""
@@ -143,6 +144,7 @@ def test_nothing_that_names_the_users_is_left_and_a_rerun_brings_nothing_back(tm
     assert {"u1", "u10", "\u7528\u6237"} <= texts_of(tmp_path)
 
 
+@pytest.mark.long
 @both_kinds
 def test_a_dry_run_lists_the_same_and_changes_nothing(tmp_path, shop, kind):
     shop(kind)
@@ -155,6 +157,7 @@ def test_a_dry_run_lists_the_same_and_changes_nothing(tmp_path, shop, kind):
     assert listed.rows["u1"] > 0
 
 
+@pytest.mark.long
 def test_a_user_whose_id_begins_alike_stays_and_one_that_is_not_found_is_named(tmp_path, shop):
     shop(BY_COLUMN)
     erasure = erase(tmp_path, ["u1", "U10", "471"])
@@ -186,6 +189,7 @@ def test_what_a_killed_stage_or_a_damaged_entry_has_left_goes(tmp_path, shop):
     )
 
 
+@pytest.mark.long
 def test_a_second_time_finds_nothing_more(tmp_path, shop):
     shop(BY_GAP)
     erase(tmp_path, ["u1"])
@@ -204,6 +208,7 @@ def test_nothing_is_removed_while_a_stage_runs(tmp_path, shop):
     assert load_dataset("shop").forgotten.users == ()
 
 
+@pytest.mark.long
 def test_a_folder_that_is_a_link_is_emptied_where_it_leads(tmp_path, shop):
     shop(BY_GAP)
     shutil.move("data/raw", tmp_path / "disk")

@@ -191,6 +191,7 @@ def fit_ranks(partitions):
     return operator, [operator.transform(selector, frame)["x"] for frame in frames]
 
 
+@pytest.mark.long
 @given(st.lists(numbers, min_size=1, max_size=4))
 def test_few_numbers_keep_their_mean_ranks(partitions):
     _, outputs = fit_ranks(partitions)

@@ -123,6 +123,7 @@ def assert_as_by_workflow(log, rules, known):
         assert not np.isnan(values).any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("item_type", VALUES)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())

@@ -45,6 +45,7 @@ def human_windows(shape, window):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SHAPES)
 def test_what_is_written_gives_the_windows_of_a_human(name, tmp_path, monkeypatch):
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))

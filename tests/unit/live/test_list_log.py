@@ -40,6 +40,7 @@ def test_lists_are_on_disk_when_it_is_closed(path):
     assert rows(path) == expected
 
 
+@pytest.mark.long
 def test_they_are_written_soon_and_only_the_best_items(path):
     log = ListLog(path, WallClock(), 3600)
     log.add("s", None, "A", "m", [*range(100)])

@@ -227,6 +227,7 @@ def test_a_model_that_reads_the_past_is_refused(folder):
         LiveModel(replace(stored, config=replace(stored.config, model=reads_past)))
 
 
+@pytest.mark.long
 def test_clicks_count_what_their_type_is_worth(windows, tmp_path):
     """Whether the model reads the types or not, in any order; a click without one counts 1."""
     typed = tmp_path / "windows"

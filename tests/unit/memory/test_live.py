@@ -126,6 +126,7 @@ def test_no_score_depends_on_clicks_at_or_after_its_tick(seed):
     )
 
 
+@pytest.mark.long
 @settings(max_examples=5)
 @given(seeds)
 def test_a_window_that_was_followed_is_fitted_as_one_that_was_not(seed):
@@ -140,6 +141,7 @@ def test_a_window_that_was_followed_is_fitted_as_one_that_was_not(seed):
     assert equal_states(alone, followed)
 
 
+@pytest.mark.long
 @settings(max_examples=10, deadline=None)
 @given(seeds)
 @pytest.mark.parametrize("with_past", [False, True])
@@ -191,6 +193,7 @@ def test_rewinding_returns_to_the_fit():
     assert equal_states(model, same)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ticks", [True, False])
 def test_resuming_is_going_on(ticks):
     more = {} if ticks else {"tick": 0}

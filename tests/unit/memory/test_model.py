@@ -64,6 +64,7 @@ def test_a_prefix_is_scored_the_same_among_any_others():
     assert alone[0] == pytest.approx(together[7], abs=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tick", [0, HOUR // 4])
 def test_threads_change_nothing(monkeypatch, tick):
     """In small parts, of which there is one for each thread at a time."""

@@ -124,6 +124,7 @@ def pair_worth(pair, distance, position, age, prefix, item):
     return worth
 
 
+@pytest.mark.long
 @settings(max_examples=3)
 @given(seeds)
 def test_all_channels_agree_with_loops(seed):

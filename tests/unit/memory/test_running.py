@@ -128,6 +128,7 @@ def test_all_growth_together_is_what_has_happened(seed, steps, min_length):
         assert sorted(states.values()) == by_hand(sessions, settings, until)
 
 
+@pytest.mark.long
 @given(seeds, st.integers(1, 11))
 def test_neither_order_nor_delivery_matters(seed, cut):
     sessions = with_pasts(random_clicks(seed, n_sessions=12), seed)

@@ -55,6 +55,7 @@ def test_memories_count_parts_as_they_count_all(n_most, seed):
             assert torch.equal(value, found[name]), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_most", [30, 10**6])
 @settings(max_examples=10)
 @given(seed=seeds)

@@ -92,6 +92,7 @@ def test_a_worth_of_1_is_none(seed):
     assert all(torch.equal(value, other[name]) for name, value in one.items())
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(seed=seeds)
 def test_counts_are_linear_in_what_clicks_are_worth(seed):

@@ -65,6 +65,7 @@ def test_hand_computed_repeats():
     assert repeats(now, before, 9) == 7 / 8
 
 
+@pytest.mark.long
 @given(some_lists(), st.integers(1, 8), st.integers(1, 4))
 def test_every_metric_equals_its_definition_for_any_batches(lists, k, batch_size):
     found = list_figures(lists.counted(batch_size), k, lists.known, lists.n_items)
@@ -76,6 +77,7 @@ def test_every_metric_equals_its_definition_for_any_batches(lists, k, batch_size
     assert {*found, "popularity_ratio", "repeats"} == {*OF_LISTS}
 
 
+@pytest.mark.long
 @given(some_lists())
 def test_what_users_click_is_a_list_of_one_item(lists):
     clicked = replace(lists, shown=cut(lists, 1))
@@ -84,6 +86,7 @@ def test_what_users_click_is_a_list_of_one_item(lists):
     assert found == pytest.approx({name: expected[name] for name in OF_CLICKS}, abs=1e-12)
 
 
+@pytest.mark.long
 @given(some_lists())
 def test_equal_windows_repeat_all_and_disjoint_ones_nothing(lists):
     counted = lists.counted()
@@ -110,6 +113,7 @@ def test_opposite_vectors_have_a_diversity_of_two():
     assert list_figures(lists.counted(), 2, lists.known, 3)["diversity"] == pytest.approx(2)
 
 
+@pytest.mark.long
 @given(some_lists(), st.floats(1e-3, 1e3))
 def test_the_length_of_vectors_has_no_effect(lists, factor):
     one = replace(lists, vectors={item: [1.0, item % 3, item % 5] for item in range(2, N_ITEMS)})

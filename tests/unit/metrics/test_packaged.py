@@ -32,6 +32,7 @@ def test_rank_biased_precision_by_hand(shop_models):
     assert means["rbp_at_5"] == pytest.approx((0.2 + 0.2 * 0.64) / 4)
 
 
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(RANKS)
 def test_one_of_a_package_equals_ours_where_it_is_the_same_function(install, ranks):

@@ -77,6 +77,7 @@ def weights_by_rows(config, variant, windows):
     return np.linalg.inv(gram) @ cross
 
 
+@pytest.mark.long
 @every_variant
 @settings(max_examples=20)
 @given(configs, st.lists(sessions, min_size=1, max_size=3), st.lists(items, min_size=1, max_size=5))

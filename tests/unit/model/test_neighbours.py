@@ -166,6 +166,7 @@ def test_without_sessions_only_popularity_counts(variant):
     assert (scores_after(baseline(variant, N_ITEMS), [A]) == -1).all()
 
 
+@pytest.mark.long
 @every_variant
 @settings(max_examples=20)
 @given(st.lists(sessions, min_size=1, max_size=4), st.randoms())

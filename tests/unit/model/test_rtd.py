@@ -72,6 +72,7 @@ def test_samples_do_not_depend_on_chunks():
     assert torch.equal(small, large)
 
 
+@pytest.mark.long
 @every_replacement
 @given(st.integers(0, 2**31))
 @settings(max_examples=20)

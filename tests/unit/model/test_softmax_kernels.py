@@ -86,6 +86,7 @@ def relative_errors(found, wanted):
     return [float((one - other).norm() / other.norm().clamp(min=1)) for one, other in pairs]
 
 
+@pytest.mark.long
 @settings(max_examples=10)
 @given(
     st.integers(0, 20),
@@ -112,6 +113,7 @@ def test_scores_beyond_the_range_of_exp():
     assert max(relative_errors(found, with_gradients(dense(*exact, targets), *exact))) <= 1e-3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("n_rows", "is_corrected"),
     [
@@ -186,6 +188,7 @@ def test_blocks_of_the_size_for_gpus(monkeypatch):
     assert max(relative_errors(found, wanted)) <= 3e-5
 
 
+@pytest.mark.long
 def test_rows_of_logits_may_be_apart(monkeypatch):
     """As on a GPU, where they begin at multiples of 64 items."""
     monkeypatch.setattr(

@@ -127,6 +127,7 @@ def test_offsets_ascend():
             restore_weights(baseline("stan", 0), SIZES, wrong)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("architecture", "task"),
     [("gpt2", "clm"), pytest.param("bert", "mlm", marks=pytest.mark.slow)],

@@ -107,6 +107,7 @@ class TestMasked:
         assert positions.is_masked.float().mean().item() == pytest.approx(probability, abs=0.02)
 
 
+@pytest.mark.long
 @settings(max_examples=200)
 @given(batches(), masked_tasks | permutation_tasks)
 def test_at_least_one_event_is_predicted_and_never_all(batch, task):

@@ -34,6 +34,7 @@ def run_names(root):
     return sorted(names, key=lambda name: (name.startswith("champion"), name))
 
 
+@pytest.mark.long
 def test_a_better_challenger_wins_once_when_its_horizon_is_full_and_is_promoted(root):
     night, outcomes = trial_of(root, {2: 1}, n_days=8)
     assert [each.status for each in outcomes] == [0] * 6 + [10]
@@ -121,6 +122,7 @@ def test_each_run_differs_in_its_seed_alone(root, monkeypatch):
     ]
 
 
+@pytest.mark.long
 def test_a_challenger_waits_where_the_year_has_had_its_trials(root, caplog):
     challengers = {name: {"training": {"epochs": n}} for n, name in enumerate("abc", start=2)}
     write_params(root, {"challengers": challengers, "trials_per_year": 2})
@@ -151,6 +153,7 @@ def test_a_winner_whose_settings_were_edited_afterwards_has_not_won(root):
     assert (root / "params.yaml").read_bytes() == before
 
 
+@pytest.mark.long
 def test_a_challenger_that_fails_leaves_the_nights_alone(root, monkeypatch):
     def fails(self, trial, changes):
         raise StageError("no memory")
@@ -182,6 +185,7 @@ def test_invalid_challengers_end_before_the_night(root, changes, message):
     assert not (root / "data").exists()
 
 
+@pytest.mark.long
 def test_a_rollback_does_not_wait_for_challengers(root, monkeypatch):
     """The night was killed while it trained one; the model it published is withdrawn at once."""
     write_params(root, CHALLENGER)

@@ -98,6 +98,7 @@ def expected(tmp_path_factory):
     return published_tree(root)
 
 
+@pytest.mark.long
 def test_the_whole_run_has_every_kind_of_decision(expected):
     history = expected["nights/history.jsonl"].decode()
     for kind in ("published", "refused", "enrolled", "succession", "rolled back"):
@@ -105,6 +106,7 @@ def test_the_whole_run_has_every_kind_of_decision(expected):
     assert '"outcome": "won"' in history
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_killed_nights_end_as_whole_ones(seed, expected, tmp_path, monkeypatch):
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))

@@ -38,6 +38,7 @@ def findings_of(site, n_days, seed, faults=None):
     return [each["findings"] for each in earlier]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("site", "share"),
     [

@@ -30,6 +30,7 @@ def failed(night):
     ]
 
 
+@pytest.mark.long
 def test_every_night_publishes_the_newest_model_and_keeps_the_one_before(root):
     _, outcomes = run_nights(root, 5)
     assert [(each.outcome, each.window, each.status) for each in outcomes] == [
@@ -109,6 +110,7 @@ def test_renumbered_items_are_refused_and_nothing_is_trained(root):
     assert linked(root) == [day(4), day(3)]
 
 
+@pytest.mark.long
 def test_a_published_window_is_decided_again_once_its_data_are_corrected(root):
     night = after_nights(root, 4)
     days = [ordinary_day(number) for number in range(4)]
@@ -229,6 +231,7 @@ def test_a_model_that_does_not_answer_is_held(root):
     assert linked(root) == [day(3), day(2)]
 
 
+@pytest.mark.long
 def test_a_sudden_fall_is_held_and_the_next_night_compares_with_the_published_model(root):
     after_nights(root, 5)
     night, [fell] = run_nights(root, 6, first=6, levels={(1, day(5)): 40})
@@ -255,6 +258,7 @@ def test_a_fall_holds_no_model_that_is_better_than_the_published_one(root):
     assert decided.why.endswith(guards["max_fall"])
 
 
+@pytest.mark.long
 def test_lists_that_show_too_few_items_hold_the_model(root):
     write_params(root, {"min_list_coverage": 0.3})
     levels = {("coverage", 1, day(3)): 0.29, ("coverage", 1, day(4)): 0.31}

@@ -210,6 +210,7 @@ def test_lists_of_other_days_are_left_out(root):
     assert later.output == "0 lists served, 0 clicks within 30 minutes after one\n"
 
 
+@pytest.mark.long
 def test_a_replayed_day_is_scored_as_it_was_served(root):
     days = markov_days(n_days=3, sessions_per_day=20, n_items=40)
     windows = spread_sessions(write_window_folder(root / "windows", days, features=True))

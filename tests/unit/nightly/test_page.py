@@ -107,6 +107,7 @@ def test_an_empty_history_has_a_page(tmp_path):
     assert "No decision yet" in rendered(tmp_path)
 
 
+@pytest.mark.long
 def test_after_a_rollback_the_page_says_which_model_was_withdrawn_and_why(root):
     night, _ = run_nights(root, 4)
     assert "withdrawn:" not in night.history.page.read_text()

@@ -55,6 +55,7 @@ def test_it_is_the_best_of_all_stretches_without_a_click(data, n):
     assert longest_silence(parts, others).share == pytest.approx(max(shares, default=0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [1, 30, 1000])
 def test_chance_exceeds_it_in_one_of_a_thousand_windows_at_most(n):
     draw = np.random.default_rng(n)
@@ -110,6 +111,7 @@ def test_what_is_usual_is_the_longest_of_the_windows_before_or_that_of_chance():
 SPREAD = [f"{hour:02}:{minute}" for hour in range(8, 24) for minute in (10, 25, 40, 55)]
 
 
+@pytest.mark.long
 def test_a_file_cut_in_the_middle_of_a_busy_day_is_refused(run):
     """Twice as many sessions as on other days until 14:25, none after it."""
     rows = []

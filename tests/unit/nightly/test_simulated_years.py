@@ -49,6 +49,7 @@ def spring():
     return nights_of("shop", 0, last=100)
 
 
+@pytest.mark.long
 def test_months_without_a_fault_have_an_alarm_at_most(spring):
     assert n_alarms(spring) <= 1
 

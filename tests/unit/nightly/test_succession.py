@@ -206,6 +206,7 @@ def test_a_year_has_as_many_trials_as_are_allowed():
     assert len(year_of_trials(1, config(horizon=28, trials_per_year=50))) == 14
 
 
+@pytest.mark.long
 def test_a_simulated_trial_is_decided_as_a_real_one(tmp_path):
     """Its runs' metrics by window, as `compare` gives them, decide alike."""
     rules, outcomes = config(horizon=14), set()

@@ -105,6 +105,7 @@ def why(night, guard):
     return next(each["why"] for each in newest(night).checks if each["guard"] == guard)
 
 
+@pytest.mark.long
 def test_decisions_are_on_the_live_metric(project):
     night = live_night(project, 4)
     outcome = night.run()
@@ -118,6 +119,7 @@ def test_decisions_are_on_the_live_metric(project):
     assert night.run().outcome == "nothing new"
 
 
+@pytest.mark.long
 def test_the_page_says_until_when_the_served_model_has_counted(project):
     night = live_night(project, 4)
     night.run()
@@ -127,6 +129,7 @@ def test_the_page_says_until_when_the_served_model_has_counted(project):
     assert newest(night).details["live"]["until"] == "2026-01-05 00:00 UTC"
 
 
+@pytest.mark.long
 def test_a_damaged_model_is_held_for_its_live_metric(project):
     (project / "damage").touch()
     night = live_night(project, 4)
@@ -136,6 +139,7 @@ def test_a_damaged_model_is_held_for_its_live_metric(project):
     assert linked(project) == [day(2), day(1)]
 
 
+@pytest.mark.long
 def test_another_tick_needs_a_trial_or_a_word_and_is_compared_by_its_own(project):
     night = live_night(project, 4, live={"tick": "2h"})
     with pytest.raises(ConfigError, match=r"live\.tick 30min -> 2h\. Restore.*--adopt"):
@@ -145,6 +149,7 @@ def test_another_tick_needs_a_trial_or_a_word_and_is_compared_by_its_own(project
     assert said in why(night, "champion_margin")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [

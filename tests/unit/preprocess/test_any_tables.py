@@ -66,6 +66,7 @@ def times(n):
     return settings(max_examples=n, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.mark.long
 @any_tables
 @times(3)
 def test_raw_tables_become_the_right_windows_or_an_error(folder, **drawn):

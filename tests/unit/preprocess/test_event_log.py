@@ -28,6 +28,7 @@ def read(chunks, n_rows):
     return pa.concat_tables([table for chunk in chunks for table in chunk.tables(COLUMNS, n_rows)])
 
 
+@pytest.mark.long
 @given(
     n_events=st.integers(0, 30),
     by_group=st.integers(1, 12),

@@ -138,6 +138,7 @@ def two_finished(prepared, tmp_path):
     return prepared((None, midnight(5)))[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rules", "window"), [*pairs()])
 def test_day_after_day_equals_one_run(run, log, rules, window, monkeypatch):
     """In any number of buckets, and without reading a row of an older part again."""

@@ -80,6 +80,7 @@ def brands(run):
     return brands
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("as_one_file", [True, False])
 @pytest.mark.parametrize(
     "window",
@@ -120,6 +121,7 @@ def times(n):
                     suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
 
 
+@pytest.mark.long
 @any_nights
 @times(2)
 def test_any_cut_of_log_and_table_equals_one_run(tmp_path_factory, monkeypatch, **drawn):
@@ -153,6 +155,7 @@ def check_nights(tmp_path_factory, monkeypatch, seed, cuts, window):
     assert contents[0] == contents[1]
 
 
+@pytest.mark.long
 def test_a_row_of_a_window_that_is_written_is_late(brands):
     brands(2, ROWS)
     late = {"item_id": 5, "event_time": "2026-01-01 12:00", "brand": "d"}
@@ -197,6 +200,7 @@ def test_vectors_of_another_length_are_late(run):
         night(3, {**row, "image": [1.0, 2.0, 3.0]})
 
 
+@pytest.mark.long
 def test_without_times_a_changed_table_is_another_run(brands, tmp_path):
     untimed = item_dataset(available_until=None, vectors=None, time=None,
                            features={"brand": {"kind": "categorical", "column": "b"}})  # fmt: skip

@@ -60,6 +60,7 @@ def at(microseconds):
     return datetime.fromtimestamp(microseconds / 1e6, UTC)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("seed", "window"),
     [(1, {}), (2, {"grace": 300}), (3, {"unit": "hour"}), (4, {"overrun": "keep"})],

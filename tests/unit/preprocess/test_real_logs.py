@@ -8,6 +8,7 @@ from support.builders import dataset_config
 USER = {"user_id": "user_id"}
 
 
+@pytest.mark.long
 def test_rees46_head_adds_up(run, real_data):
     source = pa.csv.read_csv(
         real_data / "rees46-head/2019-Oct-head.csv.gz",

@@ -156,6 +156,7 @@ def test_windows_equal_those_of_the_row_by_row_oracle(run, monkeypatch, rules, w
     )
 
 
+@pytest.mark.long
 def test_a_longer_log_leaves_earlier_files_byte_for_byte(run, monkeypatch):
     dataset = dataset_config(**MESSY)
     longer = random_log(seed=1, days=3)
@@ -173,6 +174,7 @@ def test_a_longer_log_leaves_earlier_files_byte_for_byte(run, monkeypatch):
         assert grown.select(frozen).slice(0, len(known)).equals(known.select(frozen))
 
 
+@pytest.mark.long
 def test_what_happens_tomorrow_changes_nothing_of_today(run):
     table = random_log(seed=2, days=2)
     midnight = pa.scalar(instant("2026-01-02"), table["event_time"].type)
@@ -190,6 +192,7 @@ def test_what_happens_tomorrow_changes_nothing_of_today(run):
     assert stores[0].statistics == stores[1].statistics
 
 
+@pytest.mark.long
 def test_small_windows_are_collected_and_encoded_in_batches(run, monkeypatch):
     hours = [f"2026-01-0{1 + n // 24} {n % 24:02d}:00" for n in range(60)]
     rows = [
@@ -215,6 +218,7 @@ def test_small_windows_are_collected_and_encoded_in_batches(run, monkeypatch):
     assert calls == {"build_workflow": 2, "open_file": 2 + 1}
 
 
+@pytest.mark.long
 def test_parts_buckets_and_workers_change_no_byte(run, monkeypatch):
     table = random_log(seed=4, days=2)
     dataset = dataset_config(**MESSY)

@@ -75,6 +75,7 @@ def configured(rules, log):
     return dataset, log
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize(
     "window", [{}, {"unit": "hour", "length": 5, "origin": "first_session", "min_sessions": 2}]
@@ -92,6 +93,7 @@ def test_windows_are_those_of_the_log_without_strays(run, plain, strayed, rules,
     assert differing == ["windows.json"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rules", VARIANTS)
 def test_strays_wait_until_the_log_has_reached_them(run, strayed, rules):
     """Night after night equals one run; the event of the 6th is set aside, then counts."""
@@ -115,6 +117,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("rules", VARIANTS)
 def test_another_night_may_find_other_strays(run, strayed, rules, change):
@@ -184,6 +187,7 @@ def visits(begin, end):
     return rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", [datetime(2028, 6, 1), datetime(2033, 1, 1), datetime(2017, 3, 1)])  # noqa: DTZ001
 def test_a_wrong_clock_neither_closes_an_open_day_nor_blocks_later_nights(
     tmp_path, monkeypatch, when

@@ -85,6 +85,7 @@ def listening():
     return {connection.laddr for connection in found if connection.status == "LISTEN"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("n_workers", "is_small"), [(1, True), pytest.param("auto", False, marks=pytest.mark.slow)]
 )

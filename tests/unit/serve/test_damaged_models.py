@@ -65,6 +65,7 @@ def test_no_damage_ends_the_process(saved_model, tmp_path, name):
         assert "\n" not in result, damage
 
 
+@pytest.mark.long
 def test_a_published_model_is_refused_whatever_the_damage(saved_model, tmp_path):
     """Its name says what its files hold, so that nothing of it is read."""
     models = saved_model(**MODELS["gpt2"])

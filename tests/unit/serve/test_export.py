@@ -68,6 +68,7 @@ def check(model, folder, items, scores):
         assert (np.diff(scores[row]) <= 0).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("architecture", "task", "features"), NETWORKS)
 def test_the_scores_of_a_pt2_equal_ours(saved_model, load, tmp_path, architecture, task, features):
     models, model = saved_model(architecture, task, features), load(architecture, task, features)

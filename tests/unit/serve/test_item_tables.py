@@ -64,6 +64,7 @@ def items_of(found):
     return [item for item, _ in found]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_ids_alone_are_answered_as_they_were_evaluated(study, name):
     """Sessions with an item that was withdrawn before are among them, and never get it."""

@@ -109,6 +109,7 @@ def test_evaluation_and_recommendations_have_the_same_scores(fit, model, catalog
         np.testing.assert_allclose(live, evaluated, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.long
 def test_a_saved_model_has_the_same_ranks_in_a_window_after_the_next(fit):
     store, recommender = fit(catalogue="full", architecture="gpt2")
     ranks = saved_ranks(recommender.stored, store, store.windows[2], "all")

@@ -97,6 +97,7 @@ def test_names_that_the_model_does_not_read_cost_no_work(serve):
     assert most < 100 * 2**20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "body",
     [

@@ -190,6 +190,7 @@ def test_events_of_the_future_are_refused(models, tmp_path):
     assert "in the future" in taken["refused"][0]["error"]
 
 
+@pytest.mark.long
 def test_events_have_the_fields_that_the_model_reads(windows, tmp_path):
     sections = merge_sections(STUDY, model={"features": ("category",)})
     models = train_study(windows, tmp_path / "study", sections) / "models"
@@ -247,6 +248,7 @@ def answers_to(live, events):
     return {name: live.items(name, top_k=100) for name in {each["session_id"] for each in events}}
 
 
+@pytest.mark.long
 def test_a_service_that_starts_again_answers_as_before(windows, models, tmp_path):
     events = events_of(windows, 2)
     with live_client(models, tmp_path / "whole.sqlite") as live:
@@ -267,6 +269,7 @@ def changed(folder, change):
     path.write_text(json.dumps(config))
 
 
+@pytest.mark.long
 def test_a_new_model_takes_over_with_the_events_after_its_window(
     windows, models, tmp_path, monkeypatch
 ):

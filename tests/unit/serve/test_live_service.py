@@ -82,6 +82,7 @@ def predicted(out):
     return {(name, position): (items, scores) for name, position, items, scores in rows}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind",
     [
@@ -108,6 +109,7 @@ def test_a_replayed_day_is_answered_as_it_was_evaluated(windows, study, tmp_path
     assert n_asked == len(expected) > 40
 
 
+@pytest.mark.long
 def test_services_behind_one_stream_answer_alike(windows, study, tmp_path):
     """At every tick, whichever of them takes the events; so does one that starts later."""
     models, events = study("memory") / "models", events_of(windows, 2)[:40]
@@ -128,6 +130,7 @@ def test_services_behind_one_stream_answer_alike(windows, study, tmp_path):
         assert alone.items(events[-1]["session_id"], top_k=TOP_K) == found[0]
 
 
+@pytest.mark.long
 def test_two_models_on_trial_answer_and_count_as_each_alone(windows, study, tmp_path):
     a, b = (study(kind) / "models" for kind in ("memory", "category"))
     trial, events = Trial(ModelSource(b), 0.5), events_of(windows, 2)[:60]
@@ -154,6 +157,7 @@ def test_two_models_on_trial_answer_and_count_as_each_alone(windows, study, tmp_
         assert again.items(session, top_k=TOP_K)
 
 
+@pytest.mark.long
 def test_a_model_on_trial_that_fails_to_count_leaves_its_sessions_to_the_other(
     windows, study, tmp_path, monkeypatch, caplog
 ):
@@ -180,6 +184,7 @@ def test_a_model_on_trial_that_fails_to_count_leaves_its_sessions_to_the_other(
     assert caplog.text.count("start the service again") == 1
 
 
+@pytest.mark.long
 def test_a_model_on_trial_that_cannot_take_an_event_does_not_refuse_it(
     windows, study, tmp_path, monkeypatch, caplog
 ):
@@ -202,6 +207,7 @@ def fail(*_):
     raise ValueError("no such row")
 
 
+@pytest.mark.long
 def test_events_have_the_fields_of_both_models_on_trial(windows, study, tmp_path):
     a, b = (study(kind) / "models" for kind in ("memory", "category"))
     good, *others = events_of(windows, 2)[:3]

@@ -73,6 +73,7 @@ def evaluated(recommender, columns, n_known):
     return stored.model.scorer(torch.from_numpy(stored.candidates).long())(columns, n_known)
 
 
+@pytest.mark.long
 def test_evaluation_and_recommendations_have_the_same_scores(fitted):
     recommender, batch = fitted
     scores = evaluated(recommender, batch.columns, batch.lengths - 1)

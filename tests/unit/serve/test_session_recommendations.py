@@ -61,6 +61,7 @@ LAYOUTS = [("events.parquet", events_table), ("events.csv", events_table),
            ("lists.parquet", lists_table)]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize(("name", "make"), LAYOUTS)
 @pytest.mark.parametrize(

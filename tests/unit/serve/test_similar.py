@@ -125,6 +125,7 @@ def test_the_pairs_of_memory_by_hand():
         assert scores[a - 2] == pytest.approx(expected[2:32], rel=0.05)
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(st.integers(2, 9), min_size=2, max_size=6), min_size=1, max_size=8))
 def test_counted_pairs_are_alike_both_ways_and_at_most_1(sessions):

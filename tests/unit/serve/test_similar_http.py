@@ -83,6 +83,7 @@ def models(tmp_path_factory):
     return train_study(windows, tmp_path_factory.mktemp("study"), study) / "models"
 
 
+@pytest.mark.long
 def test_an_item_that_is_new_since_the_fit_has_pairs_from_the_next_tick_on(models, tmp_path):
     def event(name, item, when, session):
         time = f"2026-01-03T00:{when}"

@@ -44,6 +44,7 @@ def groups(random, n, dim):
     return centres + 0.2 * random.normal(size=(n, dim))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dim", [8, 64])
 @pytest.mark.parametrize("kind", ["gaussian", "groups"])
 def test_it_finds_the_neighbours_of_an_exact_search(faiss, tmp_path, kind, dim):

@@ -58,6 +58,7 @@ def test_a_file_larger_than_a_part_of_an_upload(tmp_path, s3):
 SHA256 = {n: sha256(b"%d" % n).hexdigest() for n in (1, 2)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("n_bytes", "found"),
     [

@@ -47,6 +47,7 @@ def project(tmp_path, monkeypatch):
     return tmp_path / "project"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "settings",
     [

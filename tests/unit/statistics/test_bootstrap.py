@@ -35,6 +35,7 @@ def test_clicks_of_a_session_that_vary_together_widen_it():
     assert (together[1] - together[0]) / (alone[1] - alone[0]) == pytest.approx(5**0.5, rel=0.15)
 
 
+@pytest.mark.long
 def test_nine_of_ten_intervals_hold_the_truth_and_more():
     held = 0
     for seed in range(200):

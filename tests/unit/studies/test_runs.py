@@ -178,6 +178,7 @@ def clones(monkeypatch, tmp_path):
     return started
 
 
+@pytest.mark.long
 def test_the_command_makes_what_is_missing_and_ends_in_the_table(project, clones, caplog):
     runner = CliRunner()
     with caplog.at_level("INFO"):
@@ -204,6 +205,7 @@ def interrupted(*_):
     raise KeyboardInterrupt
 
 
+@pytest.mark.long
 def test_runs_are_made_again_after_a_change_of_a_loss(project, clones, caplog, install):
     points = {"dayahead.losses": {"hinge": f"{MODULE}:hinge"}}
     source = install("def hinge(scores, config):\n    return 0\n", points)

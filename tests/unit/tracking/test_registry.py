@@ -67,6 +67,7 @@ def versions(store):
     return sorted(version.tags[PUBLISHED_TAG] for version in found)
 
 
+@pytest.mark.long
 def test_a_version_holds_the_files_and_aliases_are_the_current_and_the_previous_one(publish, store):
     publish(1, "a")
     assert aliases(store) == {"champion": "a"}
@@ -86,6 +87,7 @@ def test_a_version_holds_the_files_and_aliases_are_the_current_and_the_previous_
     assert versions(store) == ["a", "b"]
 
 
+@pytest.mark.long
 def test_a_rollback_moves_the_aliases_and_marks_the_version(publish, store):
     publish(1, "a")
     publish(2, "b", "a")
@@ -101,6 +103,7 @@ def test_a_rollback_moves_the_aliases_and_marks_the_version(publish, store):
     assert WITHDRAWN_TAG not in store.client.get_model_version_by_alias("shop", "champion").tags
 
 
+@pytest.mark.long
 def test_what_the_server_missed_arrives_later_and_moves_no_alias_back(publish, store):
     publish(1, "a")
     publish(2, "b", "a", away=True)
@@ -114,6 +117,7 @@ def test_what_the_server_missed_arrives_later_and_moves_no_alias_back(publish, s
     assert sync_all().uploaded == {}
 
 
+@pytest.mark.long
 def test_a_new_history_moves_the_aliases_too(publish, store):
     """Its numbers start again; its windows do not."""
     publish(7, "b", "a")
@@ -125,6 +129,7 @@ def test_a_new_history_moves_the_aliases_too(publish, store):
     assert aliases(store) == {"champion": "c"}
 
 
+@pytest.mark.long
 def test_a_killed_record_is_completed_by_the_next(publish, store):
     """Killed after the registry's entry, before the end: uploaded again, one version."""
     publish(1, "a")
@@ -139,6 +144,7 @@ def test_a_killed_record_is_completed_by_the_next(publish, store):
     assert len(outboxes()) == 1
 
 
+@pytest.mark.long
 def test_a_model_that_cannot_be_packaged_is_no_error(publish, store, monkeypatch):
     """It is sent by the next record of the same decision."""
 

@@ -61,6 +61,7 @@ def test_the_settings_of_a_folder_are_those_of_its_lock_file(results, tmp_path):
         assert run_of(str(results), tmp_path).settings is None
 
 
+@pytest.mark.long
 def test_an_mlflow_run_leads_to_its_train_stage(store, results, params, tmp_path):
     with stage_run("train", params) as run:
         run.log_artifact(results / "ranks")
@@ -120,6 +121,7 @@ NO_REVISIONS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("repository")
 def test_a_git_revision_leads_into_the_cache_and_what_is_none_is_an_error(tmp_path):
     found = run_of("first", tmp_path / "into")
@@ -130,6 +132,7 @@ def test_a_git_revision_leads_into_the_cache_and_what_is_none_is_an_error(tmp_pa
             results_of(name, tmp_path / "none")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("repository")
 def test_results_that_nobody_pushed_are_an_error_that_says_what_to_push(tmp_path):
     shutil.rmtree(tmp_path / ".dvc" / "cache")

@@ -24,6 +24,7 @@ from support.tracked_stages import points_of, run_stage, runs_of, window
 PRIMARY = "mlflow.experiment.primaryMetric.name"
 
 
+@pytest.mark.long
 def test_the_stages_of_a_pipeline_run_share_a_parent(store):
     for stage in ("download", "train", "aggregate"):
         assert run_stage(stage) == (0, "")
@@ -44,6 +45,7 @@ def test_the_stages_of_a_pipeline_run_share_a_parent(store):
     assert set(runs["download"][0].data.params) == {"dataset"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fate", "code", "status", "error"),
     [
@@ -70,6 +72,7 @@ def test_a_failed_stage_gets_its_status_and_error(store, fate, code, status, err
     assert len(points_of(store, runs["train"][0])) == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fate", [pytest.param("raise", marks=pytest.mark.slow), "kill"])
 def test_a_restarted_stage_logs_what_is_missing(store, fate):
     run_stage("train", fate)
@@ -223,6 +226,7 @@ def test_log_window_can_be_pickled_and_skips_known_windows(project, params):
     assert second["metrics"] == {"loss": 0.5}
 
 
+@pytest.mark.long
 def test_a_stage_in_a_copy_of_the_project_is_recorded_in_the_main_one(store, project, monkeypatch):
     copy = project / ".dvc/tmp/exps/standalone/tmp1"
     copy.mkdir(parents=True)
@@ -263,6 +267,7 @@ def model(cold_project):
     return cold_project / "models", cold_project / "echo.py"
 
 
+@pytest.mark.long
 def test_a_packaged_model_is_loaded_without_a_pickle(model, tmp_path):
     package = package_model(tmp_path / "package", *model, PACKAGE)
     assert not [*package.rglob("*.pkl")]
@@ -274,6 +279,7 @@ def test_a_packaged_model_is_loaded_without_a_pickle(model, tmp_path):
     assert len(loaded.predict(sessions)[0]) == 3
 
 
+@pytest.mark.long
 def test_a_model_is_packaged_without_a_word():
     code = (
         "import dayahead.tracking.model_package, logging; print(logging.getLogger('mlflow.pyfunc')"
@@ -290,6 +296,7 @@ def test_a_packaged_model_rejects_other_columns(model, tmp_path):
         loaded.predict(pd.DataFrame({"items": ["1"]}))
 
 
+@pytest.mark.long
 def test_the_model_is_found_from_its_run(store, params, model):
     with stage_run("train", params) as run:
         run.log_model(*model)

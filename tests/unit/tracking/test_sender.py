@@ -91,6 +91,7 @@ def outbox(project):
     return outbox
 
 
+@pytest.mark.long
 def test_a_finished_stage_waits_for_no_longer_than_it_says(outbox, monkeypatch, caplog):
     warn_once.cache_clear()
     monkeypatch.setattr(sender, "CLOSE_SECONDS", 1)

@@ -17,6 +17,7 @@ def fast(project, monkeypatch):
     monkeypatch.setattr(system_metrics, "SECONDS", 0.02)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("fast")
 def test_the_use_of_the_machine_is_a_metric_of_the_stage(store, params):
     for n in (3, 6):  # the stage is restarted

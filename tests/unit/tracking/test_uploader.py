@@ -196,6 +196,7 @@ def test_a_skipped_stage_is_found_by_its_fingerprint(store, tmp_path):
     assert points_of(store, nested) == []
 
 
+@pytest.mark.long
 def test_a_stage_of_the_same_pipeline_run_is_preferred(store, tmp_path):
     uploader = Uploader(store)
     same = outbox_in(tmp_path, "same", at=500)
@@ -218,6 +219,7 @@ def has_points(store):
     return any(points_of(store, train) for train in runs_of(store).get("train", []))
 
 
+@pytest.mark.long
 def test_records_of_an_unreachable_server_are_uploaded_later(project):
     start = time.time()
     for stage in ("download", "train"):
@@ -327,6 +329,7 @@ def test_credentials_of_the_store_reach_no_file_and_no_message(project, monkeypa
     assert [path for path in files if b"SECRET" in path.read_bytes()] == []
 
 
+@pytest.mark.long
 def test_a_killed_stage_is_marked_by_the_next_one(store, project):
     assert run_stage("train", "kill")[0] == -9
     assert run_stage("download", DVC_EXP_NAME="other")[0] == 0
@@ -349,6 +352,7 @@ def damage_line(outbox):
     outbox.path.write_bytes(outbox.path.read_bytes().replace(b'"step": 1', b'"stfp": 1'))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", [damage_start, damage_line])
 def test_a_damaged_outbox_holds_up_no_other(store, project, damage):
     run_stage("train", MLFLOW_TRACKING_URI=NOWHERE)
@@ -362,6 +366,7 @@ def test_a_damaged_outbox_holds_up_no_other(store, project, damage):
         assert points_of(store, runs["train"][0]) == [p for p in CURVE if p[0] != 1]
 
 
+@pytest.mark.long
 def test_lost_progress_loses_and_doubles_no_record(store, project):
     assert run_stage("train")[0] == 0
     (outbox,) = outboxes()
@@ -371,6 +376,7 @@ def test_lost_progress_loses_and_doubles_no_record(store, project):
     assert points_of(store, train) == CURVE
 
 
+@pytest.mark.long
 def test_records_stay_together_in_one_store(project, empty_database, monkeypatch):
     shutil.copy(empty_database, project / "other.db")
     run_stage("train", MLFLOW_TRACKING_URI="sqlite:///other.db")

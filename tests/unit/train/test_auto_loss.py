@@ -52,6 +52,7 @@ def losses_of(out):
     return [line.split(",")[column] for line in lines[1:]]
 
 
+@pytest.mark.long
 def test_the_loss_of_a_study_changes_where_the_catalogue_outgrows_it(
     windows, tmp_path, monkeypatch, caplog
 ):
@@ -73,6 +74,7 @@ def test_the_loss_of_a_study_changes_where_the_catalogue_outgrows_it(
     assert np.array_equal(ranks_of(longer, day(3)), ranks_of(found["auto"], day(3)))
 
 
+@pytest.mark.long
 def test_a_network_beside_memories_takes_it_too(windows, tmp_path, monkeypatch):
     monkeypatch.setattr(config, "AUTO_ITEMS", 2)
     model, outs = {"architecture": "memory", "network": "gpt2"}, []

@@ -137,6 +137,7 @@ def test_an_evaluation_leaves_alone_the_state_that_is_being_written(
     assert all(n_same)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", mark_slow(["gpt2 with dropout", "memory with gpt2"]))
 def test_a_fit_is_cached_as_it_was_however_long_that_takes(windows, tmp_path, monkeypatch, name):
     def written(folder):
@@ -207,6 +208,7 @@ def test_a_longer_run_extends_a_shorter_one(windows, tmp_path, architecture, tas
     check_extension(windows, tmp_path, sections)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("architecture", mark_slow([*BASELINES, MEMORY]))
 def test_a_longer_run_of_a_baseline_extends_a_shorter_one(windows, tmp_path, architecture):
     check_extension(windows, tmp_path, {"model": {"architecture": architecture, "decay": 0.5}})

@@ -32,6 +32,7 @@ def baselines_in(out):
     return {path.stem: read_windows(path, [1, 5]) for path in sorted(folder.glob("*.csv"))}
 
 
+@pytest.mark.long
 def test_baselines_are_those_of_runs_of_their_own(windows, tmp_path, caplog):
     train_study(windows, tmp_path / "gru", GRU)
     before = bytes_in(tmp_path / "gru")

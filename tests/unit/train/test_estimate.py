@@ -185,6 +185,7 @@ def test_a_long_study_is_announced_without_what_is_cached(windows, tmp_path, mon
     assert "for 3 windows" in line
 
 
+@pytest.mark.long
 def test_a_measuring_process_that_is_killed_stops_no_study(windows, tmp_path, monkeypatch, caplog):
     study = tiny_study(windows, tmp_path)
     monkeypatch.setattr(calibration, "_calibrate", killed)
@@ -204,6 +205,7 @@ def test_a_stopped_measurement_ends_at_once(windows, tmp_path, monkeypatch):
     assert time.monotonic() - start < 100
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sections", [{"model": {"architecture": "popularity"}}, MEMORY_WITH_GPT2])
 def test_a_real_measure_has_every_kind_of_work_that_the_study_has(windows, tmp_path, sections):
     study = tiny_study(windows, tmp_path, sections)

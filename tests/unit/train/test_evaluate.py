@@ -155,6 +155,7 @@ def test_the_top_k_have_the_target_at_its_rank(lists, candidates, n, is_all):
             assert rank == k or scores[rank] < scores[rank - 1]
 
 
+@pytest.mark.long
 @given(many_sessions, some_candidates, st.integers(1, 4))
 def test_each_process_ranks_its_own_sessions_once(lists, candidates, world):
     """Without the all_reduce, what a process did not rank stays 0."""

@@ -89,6 +89,7 @@ def test_each_fit_is_evaluated_on_the_windows_that_exist(windows, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.long
 @every_model
 def test_the_horizon_changes_no_other_file(windows, tmp_path, sections):
     files = []
@@ -101,6 +102,7 @@ def test_the_horizon_changes_no_other_file(windows, tmp_path, sections):
     assert files[0] == {name: content for name, content in files[1].items() if name not in added}
 
 
+@pytest.mark.long
 @every_model
 def test_a_longer_horizon_takes_the_evaluations_of_the_next_window_from_the_cache(
     windows, tmp_path, sections, monkeypatch
@@ -119,6 +121,7 @@ def test_a_longer_horizon_takes_the_evaluations_of_the_next_window_from_the_cach
         assert not [*(out / "results" / "horizon").glob("*.parquet")]
 
 
+@pytest.mark.long
 @every_model
 def test_a_run_killed_in_a_later_evaluation_ends_the_same(windows, tmp_path, monkeypatch, sections):
     whole = run(windows, tmp_path / "whole", sections, THREE)
@@ -140,6 +143,7 @@ def test_a_run_killed_in_a_later_evaluation_ends_the_same(windows, tmp_path, mon
     assert without_times(bytes_in(tmp_path / "out")) == without_times(bytes_in(whole))
 
 
+@pytest.mark.long
 def test_ticks_count_on_after_the_fit_and_nothing_else_does(windows, tmp_path):
     """The clicks of the day between reach the model of the day before by its ticks alone."""
     copied = Path(shutil.copytree(windows, tmp_path / "copied"))
@@ -191,6 +195,7 @@ def test_no_rank_of_a_later_window_depends_on_clicks_at_or_after_its_tick(
     assert not np.array_equal(before, after)
 
 
+@pytest.mark.long
 def test_ticks_count_the_windows_since_the_fit_once_as_a_saved_model_does(windows, tmp_path):
     ranks = later(run(windows, tmp_path / "out", LIVE, last=day(2)))[day(2)]
     sections = merge_sections(LIVE, training={"fit_last": False})
@@ -201,6 +206,7 @@ def test_ticks_count_the_windows_since_the_fit_once_as_a_saved_model_does(window
     assert found.tolist() == ranks.tolist()
 
 
+@pytest.mark.long
 def test_items_counted_since_the_fit_are_candidates(tmp_path):
     """Item 8 is new on the second day, item 9 on the third; only 8 was clicked before its tick."""
     days = [[[1, 2], [2, 3], [3, 1]], [[1, 8], [2, 8]], [[1, 8], [2, 9], [3, 9]]]

@@ -75,6 +75,7 @@ def index_of(windows, item):
     return vocabulary["value"].to_pylist().index(item) + 2
 
 
+@pytest.mark.long
 def test_an_item_without_a_click_is_ranked_by_its_content(windows, tmp_path):
     found = {}
     for name in ("memory", "transitions"):
@@ -87,6 +88,7 @@ def test_an_item_without_a_click_is_ranked_by_its_content(windows, tmp_path):
     assert found["memory"].mean() < found["transitions"].mean()
 
 
+@pytest.mark.long
 @each_model
 def test_what_is_known_later_changes_no_earlier_rank(windows, tmp_path, name):
     later = [
@@ -103,6 +105,7 @@ def test_what_is_known_later_changes_no_earlier_rank(windows, tmp_path, name):
     assert not np.array_equal(ranks_of(plain, 2)[1], ranks_of(changed, 2)[1])
 
 
+@pytest.mark.long
 @each_model
 def test_only_available_items_are_candidates(tmp_path, name):
     noon = START + timedelta(days=2, hours=12)
@@ -122,6 +125,7 @@ def test_only_available_items_are_candidates(tmp_path, name):
     assert (ranks[~first & ~second] > 0).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["memory", "ticks", "gpt2 in memory"])
 def test_a_resumed_run_equals_one_without_a_break(windows, tmp_path, fits, name):
     whole = train_study(windows, tmp_path / "whole", MODELS[name])
@@ -194,6 +198,7 @@ def test_an_item_that_is_not_released_is_no_candidate_of_a_fit():
         assert (3 in model.memories.reader(8)(clicks([[2]])).candidates) == is_one
 
 
+@pytest.mark.long
 def test_vectors_are_those_that_the_settings_name(windows, tmp_path):
     settings = merge_sections(MODELS["memory"], memory={"vectors": []})
     out = train_study(windows, tmp_path / "without", settings)
@@ -227,6 +232,7 @@ def stored_ids(stored):
     return [values[index - 2] for index in stored.items.table.items]
 
 
+@pytest.mark.long
 def test_availability_within_a_window_leaves_runs_comparable(tmp_path):
     """Baselines have the candidates of the window's start, ticks those of the tick."""
     rows = [replace(row, end=START + timedelta(days=2, hours=6)) for row in ROWS]
@@ -242,6 +248,7 @@ def test_availability_within_a_window_leaves_runs_comparable(tmp_path):
     assert (found[day(2)] > 0)[ranks[day(2)] == 0].any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n_left", "length"), [(3, 3), (0, None)])
 def test_with_ticks_lists_are_as_long_as_the_fewest_candidates(tmp_path, n_left, length):
     """Most items are withdrawn within the last day, before its last sessions."""

@@ -86,11 +86,13 @@ def best_recall_of_means():
     return (best == last[:, None]).any(1).double().mean().item()
 
 
+@pytest.mark.long
 def test_popularity_learns_little_and_transitions_nearly_all(windows, tmp_path):
     assert last_recall(windows, tmp_path / "a", "popularity") < 0.2
     assert last_recall(windows, tmp_path / "b", "transitions") > 0.95
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("architecture", "task"),
     [

@@ -84,6 +84,7 @@ def test_no_rank_depends_on_clicks_at_or_after_its_tick(windows, tmp_path, secti
     assert any(before[key] != after[key] for key in asked.keys() - early)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sections", [LIVE, WITH_GPT2], ids=["none", "gpt2"])
 def test_an_evaluated_window_is_fitted_as_one_that_is_not(windows, tmp_path, sections):
     whole = train_study(windows, tmp_path / "whole", sections)
@@ -93,6 +94,7 @@ def test_an_evaluated_window_is_fitted_as_one_that_is_not(windows, tmp_path, sec
     assert same_weights(whole, tmp_path / "again")
 
 
+@pytest.mark.long
 def test_a_run_goes_on_from_a_cached_fit(windows, tmp_path):
     train_study(windows, tmp_path / "whole", LIVE)
     for name in ("short", "long"):

@@ -219,6 +219,7 @@ def loaded_and_streamed(windows, folder, sections):
             )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "sections",
     [
@@ -235,6 +236,7 @@ def test_streamed_windows_teach_the_same(windows, tmp_path, sections):
     assert [name for name, each in loaded.items() if not torch.equal(each, streamed[name])] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("live", [{}, {"tick": "1h"}], ids=["windows", "ticks"])
 def test_streamed_windows_teach_a_network_the_same(windows, tmp_path, live):
     """The head reads another copy of it for the first window, whose half is in other batches."""

@@ -42,6 +42,7 @@ def by_hand(ranks, cutoff):
     return mean([0.2 * 0.8 ** (rank - 1) if 0 < rank <= cutoff else 0.0 for rank in ranks.tolist()])
 
 
+@pytest.mark.long
 def test_it_stands_wherever_ours_do(shop_models, windows, tmp_path):
     study, seen = tiny_study(windows, tmp_path / "out", OWN), []
     train(study, on_window=seen.append)
@@ -139,6 +140,7 @@ def test_a_search_and_a_night_may_name_it(shop_models, windows, tmp_path):
     assert [each.name for each in compared] == ["rbp_at_5", "recall_at_5"]
 
 
+@pytest.mark.long
 def test_a_metric_of_lists_stands_beside_ours_and_ranks_nothing_again(
     shop_models, windows, tmp_path, fits
 ):

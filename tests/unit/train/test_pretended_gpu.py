@@ -95,17 +95,20 @@ def test_every_backbone_runs(windows, tmp_path, architecture, task):
     assert faults_of(windows, tmp_path, sections) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("variant", [*mark_slow(VARIANTS)])
 def test_every_variant_runs(windows, tmp_path, variant):
     assert faults_of(windows, tmp_path, VARIANTS[variant]) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("variant", [*mark_slow(SHARDED)])
 def test_sharded_items_run(windows, tmp_path, shard_of_one, variant):
     sections = merge_sections(SHARDED[variant], **shard_of_one)
     assert faults_of(windows, tmp_path, sections) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("architecture", "task"), [*mark_slow([("gpt2", "clm"), ("bert", "mlm")])])
 def test_results_are_those_of_the_cpu(windows, tmp_path, architecture, task):
     """Though SDPA is called otherwise, for which see huggingface.py."""
@@ -141,6 +144,7 @@ def test_the_host_waits_once_in_a_step(architecture, task, settings, n_groups):
     assert waits_of_a_step(architecture, task, n_groups, **settings) == 1
 
 
+@pytest.mark.long
 def test_a_cpu_tensor_beside_cuda_ones_is_found(windows, tmp_path, monkeypatch):
     """With the line of source that added it."""
     forward = EventInputs.forward

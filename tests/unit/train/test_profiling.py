@@ -77,10 +77,12 @@ def both(request, windows, tmp_path_factory):
     )
 
 
+@pytest.mark.long
 def test_results_are_the_same_with_a_profile(both):
     assert both.profiled == both.plain
 
 
+@pytest.mark.long
 def test_a_cached_fit_is_made_again_and_is_the_same(both, windows, caplog):
     sections = STUDIES[both.name]
     with caplog.at_level(logging.INFO):

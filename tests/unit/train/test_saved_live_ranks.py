@@ -41,6 +41,7 @@ def equal_states(model, folder):
     return len(names) > 10 and all(torch.equal(state[name], saved[name]) for name in names)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("sections", "catalogue"),
     [(LIVE, "full"), (WITH_GPT2, "grow")],
@@ -61,6 +62,7 @@ def test_its_ranks_are_those_of_the_pipeline(windows, tmp_path, sections, catalo
     assert equal_states(stored.model, tmp_path / "shorter")
 
 
+@pytest.mark.long
 def test_the_interface_evaluates_it_so_too(windows, tmp_path):
     out = train_study(windows, tmp_path / "out", merge_sections(LIVE, training={"fit_last": False}))
     [*_, last] = read_windows(out / "results" / "windows.csv", [1, 5])
@@ -84,6 +86,7 @@ def test_it_counts_the_windows_between_as_a_service_does(tmp_path):
     assert (ranks > 0).tolist() == [True, False]
 
 
+@pytest.mark.long
 def test_a_window_that_it_was_fitted_on_comes_again_after_it(windows, tmp_path):
     out, folder = tmp_path / "out", WindowFolder(windows)
     stored = fitted(windows, out, 2, LIVE)

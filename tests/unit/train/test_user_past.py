@@ -102,6 +102,7 @@ def test_a_model_learns_from_the_past(folder, tmp_path, architecture, task):
         assert (is_right[N_WITHOUT_PAST:].mean() > 0.8) == has_learned
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "model",
     [{}, {"architecture": "memory"}, {"architecture": "memory", "network": "gpt2"}],

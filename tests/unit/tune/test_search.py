@@ -91,6 +91,7 @@ def test_the_best_settings_are_a_preset(project):
     assert (project / "presets/tuned/mine.yaml").read_text().startswith("# Trial ")
 
 
+@pytest.mark.long
 def test_trials_are_evaluated_on_valid_and_waste_nothing(project):
     tune("mine", "--trials", "1", "-S", "window.last=2026-01-06")
     params = PretendedClone.params
@@ -129,6 +130,7 @@ def test_the_study_is_a_run_of_mlflow(project):
     assert run.data.params["space.training.learning_rate"] == "0.0001 to 0.01"
 
 
+@pytest.mark.long
 def test_runs_of_trials_are_nested_in_that_of_the_study(project):
     store = Store(project)
     tags = {"dvc.exp_name": "mine-0", "dvc.stage": "pipeline"}
@@ -170,6 +172,7 @@ def test_a_study_is_worked_on_by_one_process(project):
     os.close(lock)
 
 
+@pytest.mark.long
 def test_files_that_no_trial_sees_are_named(project, caplog):
     (project / "datasets").mkdir()
     (project / "datasets" / "mine.yaml").touch()

@@ -101,6 +101,7 @@ def finished(plan, tmp_path_factory):
     return search
 
 
+@pytest.mark.long
 def test_a_study_finds_better_settings_than_the_current(finished):
     search = finished
     assert {*states(search.study)} == {TrialState.COMPLETE, TrialState.PRUNED}
@@ -180,6 +181,7 @@ def test_trials_that_lag_behind_are_stopped_early(finished):
         )
 
 
+@pytest.mark.long
 def test_trials_run_at_the_same_time(tmp_path, plan):
     search = search_of(tmp_path / "s.db", plan, n_jobs=3)
     most = []
