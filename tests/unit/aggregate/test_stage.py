@@ -86,7 +86,6 @@ def test_the_transformers4rec_export(written):
     assert first.endswith(",5.5")
 
 
-@pytest.mark.long
 def test_train_metrics_are_exported(tmp_path, folders):
     train = {f"{kind}_at_{k}": 0.5 for kind in ("recall", "ndcg", "mrr") for k in CUTOFFS}
     results = write_results(tmp_path / "r", DAYS, train_loss=5.5, train_metrics=train)
@@ -98,7 +97,6 @@ def test_train_metrics_are_exported(tmp_path, folders):
     assert len(head.split(",")) == len(first.split(",")) == 2 * len(train) + 2
 
 
-@pytest.mark.long
 def test_with_all_positions_means_are_over_targets(tmp_path):
     results = write_results(tmp_path / "r", DAYS)
     sessions = {"a": [2, 3, 4], "b": [5, 6]}
@@ -115,7 +113,6 @@ def test_with_all_positions_means_are_over_targets(tmp_path):
     assert "33.33 % of all targets" in (results / "report.html").read_text()
 
 
-@pytest.mark.long
 def test_the_same_input_gives_the_same_bytes(folders, written):
     run(folders)
     every = (
@@ -230,7 +227,6 @@ def test_the_report_compares_with_the_baselines(page):
     assert page.source.count(">popularity</text>") == 4  # in legends: three metrics, differences
 
 
-@pytest.mark.long
 def test_the_report_of_a_baseline_compares_with_the_others(folders):
     run(folders, SETTINGS | {"model.architecture": "transitions"})
     page = page_of(folders[0])
@@ -260,7 +256,6 @@ def own_rows():
     return [result_of(window, ranks) for window, ranks in DAYS.items()]
 
 
-@pytest.mark.long
 def test_the_report_shows_what_a_head_has_learned(folders, page):
     assert "Evidence" not in text_of(page)
     weights = {f"pair.{number}": (-1) ** number * number / 8 for number in range(18)}
@@ -272,7 +267,6 @@ def test_the_report_shows_what_a_head_has_learned(folders, page):
     assert "pair.2 +0.250 pair.1 -0.125 pair.0 +0.000" in folded
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("has_curves", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_what_is_said_of_the_loss_within_fits_stands_below_its_chart_alone(folders, has_curves):
     if not has_curves:  # as of memory without a network, or end to end
@@ -307,7 +301,6 @@ def test_a_baseline_of_another_run_is_rejected(folders, changed, rows):
         run(folders)
 
 
-@pytest.mark.long
 def test_the_report_of_a_few_hours_without_training_loss(tmp_path):
     hours = {"2019-10-01T13": [1, 2], "2019-10-01T14": [0, 2]}
     results = write_results(tmp_path / "results", hours)
@@ -321,7 +314,6 @@ def test_the_report_of_a_few_hours_without_training_loss(tmp_path):
     assert 'id="training"' not in report
 
 
-@pytest.mark.long
 def test_the_report_of_windows_of_minutes(tmp_path):
     minutes = {"2019-10-01T1356": [1, 2], "2019-10-01T1400": [0, 2]}
     results = write_results(tmp_path / "results", minutes)
