@@ -44,7 +44,7 @@ test: $(DEV_READY)  ## run the fast tests (TESTS="tests/unit/train tests/pipelin
 	python -m pytest $(strip $(PARALLEL) $(TESTS))
 
 test-long: $(DEV_READY)  ## run the tests that take a second or more: five minutes
-	python -m pytest $(strip $(PARALLEL) $(TESTS)) -m "long and not slow and not gpu"
+	python -m pytest $(strip $(PARALLEL) $(TESTS)) -m "long and not slow and not gpu and not faults and not cluster"
 
 test-slow: $(DEV_READY)  ## run the tests that take minutes
 	python -m pytest $(MORE_TIME) -m "slow and not gpu"

@@ -131,8 +131,8 @@ class EventInputs(nn.Module):
 
         Events of the user's past (where the column IS_PAST is 1) have one learned vector added,
         which distinguishes them from the session's. `items` is `self.items` of the item column:
-        each lookup in a table allocates a gradient as large as the table, so the parts of a batch
-        share one.
+        each lookup in a table may allocate a gradient as large as the table, so the parts of a
+        batch share one.
         """
         others = list(self.tables.items())[1:]
         vectors = {ITEM_ID: items} | {name: table(columns[name]) for name, table in others}

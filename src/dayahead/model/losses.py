@@ -106,7 +106,8 @@ def catalogue_loss(
     layer = layer.at_temperature(config.temperature)
     if len(targets) == 0 and layer.shard.is_whole:
         # Not a constant: it depends on all parameters, since DDP waits for the gradient of each.
-        return (hidden.sum() + layer.table.sum() + layer.bias.sum()).float() * 0.0
+        rows, biases = layer.rows(targets)
+        return (hidden.sum() + rows.sum() + biases.sum()).float() * 0.0
     if config.name == "sampled_softmax" and negatives is not None:
         loss = _sampled_softmax(config, hidden, layer, cpu_targets, negatives)
     elif negatives is not None:

@@ -10,6 +10,8 @@ from torch.optim import AdamW
 
 CHUNK_ROWS = 2**16
 """Rows that are brought up to date at once where all are."""
+MOST_STEPS = 2000
+"""Steps after which all rows are brought up to date: what is held for each step is bounded."""
 Rows = Int[Tensor, " k"]
 
 
@@ -25,8 +27,10 @@ class DeferredAdamW(AdamW):
 
     D is the product of the steps' 1 - rate * decay, S the sum of rate * sqrt(1 - beta2^t) / (1 -
     beta1^t) * (beta1 / sqrt(beta2))^k, k = 1 ... n, decayed likewise. They depend on the row's last
-    step alone. Up to rounding, and to eps where it is not small next to sqrt(v), weights are those
-    of torch's AdamW. (TensorFlow's LazyAdam and torch's SparseAdam drop these steps instead.)
+    step alone, and so does the eps: the mean over the steps of AdamW's, each relative to the same
+    sqrt(v), weighted by their parts of S. Weights are those of torch's AdamW up to rounding, and to
+    a few per cent of a step where gradients are as small as eps. (TensorFlow's LazyAdam and torch's
+    SparseAdam drop these steps instead.)
 
     Call `refresh` with the rows that a step reads before its forward pass, and without any before
     something else reads the table. A dense gradient is AdamW's.
@@ -90,6 +94,9 @@ class DeferredAdamW(AdamW):
         table[rows] = table[rows].mul_(decay).addcdiv_(mean, denominator, value=-pull)
         state["exp_avg"][rows], state["exp_avg_sq"][rows] = mean, square
         self.waiting[table].add_step(rows, decay, pull, correction)
+        if self.waiting[table].n_steps == MOST_STEPS:
+            self._refresh(table, None)
+            del self.waiting[table]
 
 
 class WaitingRows:
@@ -109,6 +116,9 @@ class WaitingRows:
         self.decay = torch.ones(1, dtype=torch.float64)
         self.pull = torch.zeros(1, dtype=torch.float64)
         self.fading = torch.ones(1, dtype=torch.float64)
+        # The sum of S with each term times its eps, and beta2^(-n/2), by which sqrt(v) has fallen.
+        self.slack = torch.zeros(1, dtype=torch.float64)
+        self.growth = torch.ones(1, dtype=torch.float64)
 
     @property
     def n_steps(self) -> int:
@@ -125,13 +135,16 @@ class WaitingRows:
             correction: root of the bias of the second moment.
         """
         beta1, beta2 = self.betas
-        self.epsilon = self.eps * correction
         self.fading *= beta1 / beta2**0.5
+        self.growth /= beta2**0.5
         self.decay *= decay
         self.pull.mul_(decay).add_(self.fading, alpha=pull)
-        new = torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64)
-        every = torch.stack([self.decay, self.pull, self.fading])
-        self.decay, self.pull, self.fading = torch.cat([every, new[:, None]], dim=1)
+        self.slack.mul_(decay).addcmul_(
+            self.fading, self.growth, value=pull * self.eps * correction
+        )
+        held = torch.stack([self.decay, self.pull, self.fading, self.slack, self.growth])
+        new = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0], dtype=torch.float64)[:, None]
+        self.decay, self.pull, self.fading, self.slack, self.growth = torch.cat([held, new], dim=1)
         self.last[rows] = self.n_steps
 
     def among(self, rows: Rows) -> Rows:
@@ -148,12 +161,12 @@ class WaitingRows:
         """Let rows take the steps that they wait for, in place."""
         last = self.last[rows]
         n_missed = (self.n_steps - last).double()
-        decay, pull, fading1, fading2 = (
-            each.to(table.dtype)[:, None]
-            for each in (self.decay[last], self.pull[last], *(b**n_missed for b in self.betas))
-        )
+        pull = self.pull[last]
+        epsilon = torch.where(pull > 0, self.slack[last] / pull, self.eps)
+        of_rows = self.decay[last], pull, epsilon, *(beta**n_missed for beta in self.betas)
+        decay, pull, epsilon, fading1, fading2 = (each.to(table.dtype)[:, None] for each in of_rows)
         mean, square = means[rows], squares[rows]
-        moved = mean / square.sqrt().add_(self.epsilon) * pull
+        moved = mean / square.sqrt().add_(epsilon) * pull
         table[rows] = table[rows].mul_(decay).sub_(moved)
         means[rows], squares[rows] = mean.mul_(fading1), square.mul_(fading2)
         self.last[rows] = self.n_steps

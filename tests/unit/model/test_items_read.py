@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dayahead.model.losses import items_read
+from dayahead.model.losses import catalogue_loss, items_read
 from support.tiny_settings import columns_of, padded, step_random, tiny_model
 
 SESSIONS = [[2, 3, 4, 5, 6], [7, 8, 9], [30, 3]]
@@ -44,6 +44,20 @@ def test_no_other_row_has_a_gradient(settings):
             assert table.grad.is_sparse
             assert set(table.grad.coalesce().indices()[0].tolist()) <= set(read.tolist())
             table.grad = None
+
+
+def test_without_a_target_no_row_has_a_gradient():
+    """So it is for each worth of events that no target of a batch has."""
+    model = model_of()
+    model.set_sparse_gradients(are_sparse=True)
+    states = torch.zeros(0, model.inputs.items.weight.shape[1], requires_grad=True)
+    none = torch.zeros(0, dtype=torch.int64)
+    rng = step_random(padded(SESSIONS)[0])
+    loss = catalogue_loss(model.loss, states, model.output_layer, none, model.negatives(rng))
+    loss.backward()
+    assert loss == 0
+    assert model.inputs.items.weight.grad.is_sparse
+    assert model.inputs.items.weight.grad.coalesce().indices().numel() == 0
 
 
 def test_indices_without_a_row_read_that_of_item_0():

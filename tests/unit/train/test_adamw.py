@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.optim import AdamW
 
+from dayahead.train import adamw
 from dayahead.train.adamw import CHUNK_ROWS, DeferredAdamW
 
 N_ROWS, DIM = 12, 3
@@ -69,6 +70,31 @@ def test_a_row_takes_all_steps_that_it_missed(n_missed):
     pair.step(0.1, [4], values_of([4], 0))
     for step in range(n_missed):
         pair.step(0.1 * (1 - step / n_missed), [7], values_of([7], step))
+    pair.compare()
+
+
+@pytest.mark.parametrize(("size", "close"), [(1e-5, 1e-4), (1e-6, 1e-3), (1e-7, 0.03)])
+@pytest.mark.parametrize("n_before", [0, 200])
+def test_steps_by_small_gradients_are_torchs_too(size, close, n_before):
+    """Next to such gradients eps counts, which AdamW weighs otherwise in each step."""
+    pair = Pair(weight_decay=0.0)
+    for step in range(n_before):
+        pair.step(0.1, [7], values_of([7], step))
+    before = pair.dense[4].clone()
+    pair.step(0.1, [4], size * values_of([4], 0))
+    for step in range(100):
+        pair.step(0.1, [7], values_of([7], step))
+    pair.ours.refresh()
+    moved, expected = pair.sparse[4] - before, pair.dense[4] - before
+    assert ((moved - expected).abs() <= close * expected.abs()).all()
+
+
+def test_after_many_steps_all_rows_are_up_to_date(monkeypatch):
+    monkeypatch.setattr(adamw, "MOST_STEPS", 5)
+    pair = Pair(weight_decay=0.5)
+    for step in range(13):
+        pair.step(0.1, [step % 4], values_of([step % 4], step))
+        assert len(pair.ours.waiting) == ((step + 1) % 5 > 0)
     pair.compare()
 
 
