@@ -139,9 +139,8 @@ class WaitingRows:
         self.growth /= beta2**0.5
         self.decay *= decay
         self.pull.mul_(decay).add_(self.fading, alpha=pull)
-        self.slack.mul_(decay).addcmul_(
-            self.fading, self.growth, value=pull * self.eps * correction
-        )
+        slack = pull * self.eps * correction
+        self.slack.mul_(decay).addcmul_(self.fading, self.growth, value=slack)
         held = torch.stack([self.decay, self.pull, self.fading, self.slack, self.growth])
         new = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0], dtype=torch.float64)[:, None]
         self.decay, self.pull, self.fading, self.slack, self.growth = torch.cat([held, new], dim=1)

@@ -12,7 +12,7 @@ from dayahead.train.adamw import CHUNK_ROWS, DeferredAdamW
 
 N_ROWS, DIM = 12, 3
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
-"""Deferred steps hold eps constant, next to gradients of .1 and more."""
+"""Deferred steps take the mean of eps, which is small next to gradients of .1 and more."""
 
 
 class Pair:
