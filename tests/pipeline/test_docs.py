@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -20,6 +21,7 @@ from dayahead.config.params import Params, load_params
 from dayahead.dataset.schema import DatasetConfig, load_dataset
 from dayahead.download.synthetic import generate
 from support.tools import load_tool
+from support.window_folders import day
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -282,6 +284,19 @@ def run_script(script, folder, **environment):
 def test_fast_commands_run():
     script = "".join(blocks(page, "run") for page in PAGES)
     assert "make repro" in run_script(script, ROOT)
+
+
+def test_the_first_trial_of_a_contributor_runs(tmp_path, monkeypatch, capsys):
+    [code] = re.findall(
+        r"^```python\n(.*?)^```$", text_of(ROOT / "docs/contributing.md"), re.M | re.S
+    )
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    exec(code, {})  # noqa: S102 - the page's own example
+    lines = capsys.readouterr().out.splitlines()
+    assert next(line for line in lines if line.startswith("window,"))
+    assert [line.split(",")[0] for line in lines if line.startswith("20")] == [
+        day(i) for i in (1, 2, 3)
+    ]
 
 
 @pytest.fixture(scope="module")

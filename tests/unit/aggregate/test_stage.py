@@ -10,6 +10,7 @@ import pytest
 
 from dayahead.aggregate.findings import Folders
 from dayahead.aggregate.stage import aggregate
+from dayahead.config.metric_names import BUILT_IN
 from dayahead.core.errors import DataError, WindowError
 from dayahead.outputs.losses import add_losses
 from dayahead.outputs.ranks_by_window import write_baseline_ranks
@@ -29,6 +30,7 @@ from support.results_folders import (
     write_results,
     write_sessions,
 )
+from support.window_folders import bytes_in
 
 SETTINGS = {
     "dataset": "g1<b>",
@@ -39,6 +41,7 @@ SETTINGS = {
     "training.fit_last": True,
     "window.first": None,
 }
+N_LEGENDS = len(BUILT_IN) + 1  # of each metric's chart, and of the differences
 TWO = {"s0": [4, 2], "s1": [4, 3]}
 DAYS = {f"2019-10-0{day}": [day, 0, 2 * day, 1] for day in range(2, 8)}
 
@@ -87,7 +90,7 @@ def test_the_transformers4rec_export(written):
 
 
 def test_train_metrics_are_exported(tmp_path, folders):
-    train = {f"{kind}_at_{k}": 0.5 for kind in ("recall", "ndcg", "mrr") for k in CUTOFFS}
+    train = {f"{kind}_at_{k}": 0.5 for kind in BUILT_IN for k in CUTOFFS}
     results = write_results(tmp_path / "r", DAYS, train_loss=5.5, train_metrics=train)
     run((results, folders[1]))
     head, first, *_ = (results / "eval_train_results_dates.csv").read_text().splitlines()
@@ -115,11 +118,7 @@ def test_with_all_positions_means_are_over_targets(tmp_path):
 
 def test_the_same_input_gives_the_same_bytes(folders, written):
     run(folders)
-    every = (
-        [path for path in results.iterdir() if path.is_file()] for results in (folders[0], written)
-    )
-    first, second = ({path.name: path.read_bytes() for path in files} for files in every)
-    assert first == second
+    assert bytes_in(folders[0]) == bytes_in(written)
 
 
 class Page(HTMLParser):
@@ -224,7 +223,7 @@ def test_the_report_compares_with_the_baselines(page):
     assert f"Recall@10 0.6667 0.5417 0.5417 0.5417 {tested} {tested} {tested}" in text
     best = re.findall(r'<td class="n strong">([\d.]+)</td>', page.source)
     assert best[:4] == ["0.6667", "0.7500", "0.7500", "0.7500"]  # recall@20 is the same of all
-    assert page.source.count(">popularity</text>") == 4  # in legends: three metrics, differences
+    assert page.source.count(">popularity</text>") == N_LEGENDS
 
 
 def test_the_report_of_a_baseline_compares_with_the_others(folders):
@@ -232,8 +231,8 @@ def test_the_report_of_a_baseline_compares_with_the_others(folders):
     page = page_of(folders[0])
     assert "transitions is above popularity in these windows." in text_of(page)
     assert "above transitions" not in text_of(page)
-    assert page.source.count(">popularity</text>") == page.source.count(">own</text>") == 4
-    assert page.source.count(">transitions</text>") == 3  # the run's own line, as there are two
+    assert page.source.count(">popularity</text>") == page.source.count(">own</text>") == N_LEGENDS
+    assert page.source.count(">transitions</text>") == N_LEGENDS - 1
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 import pytest
 
+from support.pretended_nights import without_charts
+
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
@@ -11,7 +13,6 @@ def root(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module", autouse=True)
 def _without_charts():
-    """Draw none: a third of the time of a pretended night."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dayahead.nightly.page.curves", lambda *_, **__: "")
+        without_charts(patch)
         yield

@@ -96,9 +96,9 @@ def test_an_experiment_opens_in_the_view_of_model_training(store):
     assert tags[PRIMARY] == "aod_mrr_at_20"
     assert older == store.experiment_id("older")
     page = f"/#/experiments/{older}/runs?workflowType=machine_learning"
-    assert store.page_of("older") == f"{page}&viewStateShareKey=comparison"
+    assert store.page_of("older") == f"{page}&viewStateShareKey={VIEW}"
     assert store.page_of("older", compared=True) == (
-        f"{page}&compareRunsMode=CHART&viewStateShareKey=comparison"
+        f"{page}&compareRunsMode=CHART&viewStateShareKey={VIEW}"
     )
 
 
