@@ -120,29 +120,30 @@ def novelty(counts: Ints, sessions: Ints, n_sessions: int) -> float:
     """Return the mean self-information of the items shown, in bits, from 0 to log2(n_sessions).
 
     That of an item is -log2 of the share of sessions that have it; an item in no session counts as
-    in one. Zhou et al. 2010; `MeanInvUserFreq` of RecTools, with sessions as its users.
+    in one, and 0 sessions as 1. Zhou et al. 2010; `MeanInvUserFreq` of RecTools, with sessions as
+    its users.
 
     Args:
         counts: [N] number of lists that show an item.
         sessions: [N] number of earlier sessions with the item.
         n_sessions: number of these sessions.
     """
-    bits = -np.log2(np.maximum(sessions, 1) / n_sessions)
+    bits = -np.log2(np.maximum(sessions, 1) / max(n_sessions, 1))
     return float((counts * bits).sum() / counts.sum())
 
 
 def popularity(counts: Ints, sessions: Ints, n_pairs: int) -> float:
     """Return the mean popularity of the items shown, from 0 to 1.
 
-    That of an item is its share of all pairs of an earlier session and an item in it. Yin et al.
-    2012; `AvgRecPopularity(normalize=True)` of RecTools.
+    That of an item is its share of all pairs of an earlier session and an item in it; 0 where there
+    are none. Yin et al. 2012; `AvgRecPopularity(normalize=True)` of RecTools.
 
     Args:
         counts: [N] number of lists that show an item.
         sessions: [N] number of earlier sessions with the item.
         n_pairs: the sum of that number over all items.
     """
-    return float((counts * (sessions / n_pairs)).sum() / counts.sum())
+    return float((counts * (sessions / max(n_pairs, 1))).sum() / counts.sum())
 
 
 def diversity(shown: Shown, k: int) -> float | None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from dayahead.config.metric_names import OF_LISTS
 from dayahead.metrics.lists import (
     OF_CLICKS,
+    KnownItems,
     Shown,
     click_figures,
     coverage,
@@ -54,6 +55,14 @@ def test_hand_computed_novelty_and_popularity():
     counts, sessions = np.array([2, 1, 1]), np.array([4, 1, 0])
     assert novelty(counts, sessions, 8) == (2 * 1 + 3 + 3) / 4
     assert popularity(counts, sessions, 10) == pytest.approx((2 * 0.4 + 0.1) / 4)
+
+
+@pytest.mark.filterwarnings("error")
+def test_without_earlier_sessions_all_figures_are_numbers():
+    """The windows fitted so far may have no train session; a catalogue is known all the same."""
+    known = KnownItems(0, np.zeros(5, np.int64), np.ones(5, bool))
+    found = list_figures(shown([4, 0], [0, 3], [0, 1]), 2, known, 3)
+    assert (found["novelty"], found["popularity"], found["new"]) == (0, 0, 1)
 
 
 def test_hand_computed_repeats():
