@@ -164,7 +164,9 @@ class EvaluationConfig:
     """Sessions scored at once over all processes together; with `positions: all`, targets."""
 
     def __post_init__(self) -> None:
-        """Check that no column has two metrics."""
+        """Check that no column has two metrics, and no table two segments of one name."""
+        if twice := [name for name in self.segments if self.segments.count(name) > 1]:
+            raise ValueError(f"segments: {twice[0]}: name each segment once")
         if both := {*self.metrics} & {*self.list_metrics}:
             raise ValueError(f"list_metrics: {min(both)} is among metrics too; rename one of them")
 
