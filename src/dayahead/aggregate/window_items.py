@@ -21,7 +21,7 @@ class WindowItems:
     window: str
     n_items: int
     n_new: int
-    """Items that no earlier window had."""
+    """Items in no train session of an earlier window."""
     kept: float | None
     """Share of its most popular items that were among those of the window before; None at first."""
 
