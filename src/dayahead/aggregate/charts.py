@@ -61,11 +61,12 @@ _MAX_MARKERS: Final = 40
 _DASHES: Final = ((0, (1, 1.5)), (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (9, 3)), (0, (2, 4)))
 """Dash patterns of the lines other than the run's, in order."""
 _AGE_UNITS: Final = {"h": 1, "min": 60, "s": 3600}
+"""Label of each unit, and its number in an hour."""
 _MINUTES: Final = (1, 2, 3, 5, 10, 15, 20, 30)
 """Steps of minutes and of seconds."""
 _HOURS: Final = (1, 2, 3, 4, 6, 8, 12, *(24 * 2**n for n in range(20)))
 _MIN_SPAN: Final = 3
-"""Ages up to fewer hours are labelled in minutes, those up to fewer minutes in seconds."""
+"""Ages that end below so many hours are labelled in minutes, below so many minutes in seconds."""
 _THOUSANDS: Final = 1000
 _WHOLE: Final = "{x:,.0f}"
 """Format of ticks from a thousand on."""
@@ -74,7 +75,7 @@ _LONG: Final = 20
 _ROW: Final = 46
 """Characters in a row of a legend."""
 _HANDLE: Final = 4
-"""Characters that fit into the room of a line and of the space beside its label."""
+"""Width of a legend's line sample and of the space beside its label, in characters."""
 
 Series = Mapping[str, Sequence[float | None]]
 """Values by label; None leaves a gap."""

@@ -15,7 +15,7 @@ from dayahead.core.ragged import step_of_each
 from dayahead.metrics.ranking import check_finite, n_at_least, scores_at, top_columns
 
 FEW = 16
-"""Ranking few scores takes as long as ranking so many times as many of all candidates."""
+"""Ranking one score of `FewScores` takes as long as ranking so many of a dense matrix."""
 Top = tuple[Int[Tensor, "B K"], Float32[Tensor, "B K"]]
 """Columns of the best-scored candidates, best first, and their scores."""
 

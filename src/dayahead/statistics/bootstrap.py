@@ -9,7 +9,7 @@ from dayahead.statistics.intervals import Interval
 
 N_REPLICATES: Final = 2_000
 MOST_UNITS: Final = 2_000
-"""Number of units that are drawn; of more sessions, some together are a unit."""
+"""Maximum number of units to draw from; where there are more sessions, several form a unit."""
 MIN_SESSIONS: Final = 20
 """Minimum number of sessions for an interval: fewer do not show how sessions vary."""
 

@@ -16,7 +16,7 @@ Interval = tuple[float, float]
 MIN_WINDOWS: Final = 5
 """Minimum number of windows for an interval: with fewer, its width depends on the method mostly."""
 _SMALLEST: Final = 1e-12
-"""Smallest error for which a quantile is computed."""
+"""Smallest tail probability for which a quantile is computed."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def over_runs(a: Values, b: Values) -> Variance | None:
 
 
 def half_width(parts: Sequence[Variance], error: float) -> Any:  # noqa: ANN401 - as `value`
-    """Return half of an interval whose ends are each missed with at most this probability.
+    """Return half the width of an interval; beyond each end is at most the probability `error`.
 
     The root of the sum of t^2 times variance over independent parts (Banerjee 1960): for normal
     values it is at most this probability, whatever the ratio of the parts. Satterthwaite's degrees

@@ -39,9 +39,9 @@ KINDS = (
     *(("count", "counting"), ("head", "head"), ("memories", "examples"), ("memory", "examples")),
     *(("network", "steps"), ("early network", "steps")),
 )
-"""Phases of a fit, the first one that a path has decides, and what their time grows with."""
+"""Phases of a fit and what their time grows with; the first one in a path of phases applies."""
 CELL_BYTES = 6
-"""Of a feature of a candidate in an example of the head: float32, then float16."""
+"""Bytes of a candidate's feature in an example of the head: as float32, then float16."""
 SAMPLED = "sampled_softmax"
 
 

@@ -32,13 +32,13 @@ from dayahead.train.work import Work, work_of
 from dayahead.windows.folder import WindowFolder
 
 LEAST_PASSES, LEAST_SECONDS = 300_000, 600
-"""Passes over sessions from which a study is measured before it is trained; shorter ones end soon.
-Seconds from which the estimate is logged."""
+"""A study is measured before it is trained if it visits at least so many sessions, each counted as
+often as it is visited. The estimate is logged if it is at least so many seconds."""
 LEAST_TIMES = 5
-"""Fewer passes, in times of the sessions that measuring counts, are not measured: it would take a
-large part of the study's time."""
+"""Nor is a study measured that visits fewer than so many times the sessions that measuring counts:
+this would take a large part of the study's time."""
 ERROR = 0.3
-"""Relative error that is to be expected."""
+"""Expected relative error of an estimate."""
 NAMES = {
     "steps": "steps of the network",
     "head": "steps of the head",
@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WindowCost:
-    """Of the fit of a window, and of the evaluations of the model that it leaves."""
+    """Predicted cost of fitting a window and evaluating the model on the windows after it."""
 
     window: str
     seconds: dict[str, float]
@@ -72,7 +72,7 @@ class WindowCost:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of a study."""
+    """Predicted cost of a study."""
 
     windows: list[WindowCost]
     with_setting: dict[str, float]
@@ -82,7 +82,7 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """Of the whole study."""
+        """Seconds of the whole study."""
         return self.start + sum(each.total for each in self.windows)
 
     @property
@@ -179,7 +179,7 @@ def announce(study: Study) -> None:
 
 
 def _passes(work: Work, params: Params) -> int:
-    """Return how many sessions are gone through."""
+    """Return how many sessions are visited, each counted as often as it is visited."""
     return work.counting + work.evaluation + work.steps * params.training.batch_size
 
 

@@ -45,7 +45,7 @@ class EvaluatedLists:
     def of(
         cls, shown: Shown, clicked: Shown, known: KnownItems, candidates: NDArray[np.int32]
     ) -> "EvaluatedLists":
-        """Compute the figures of one list or more of one item or more."""
+        """Compute the figures; there is at least one list, with at least one item."""
         n_items = len(np.union1d(candidates, shown.items))
         clicks = click_figures(clicked, known)
         every = [list_figures(shown, k, known, n_items) for k in range(1, shown.length + 1)]

@@ -16,8 +16,8 @@ from dayahead.windows.folder import Window, WindowFolder
 class ItemHistory:
     """Sessions with each item, and the item's newest attribute, from the window `first` on.
 
-    `attribute` is a categorical column of the windows, or None. Where a table of items has it, the
-    table precedes what events say.
+    `attribute` is a categorical column of the windows, or None. Values in a table of items take
+    precedence over those of events.
     """
 
     def __init__(self, folder: WindowFolder, first: Window, attribute: str | None) -> None:

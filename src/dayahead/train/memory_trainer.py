@@ -53,7 +53,7 @@ class MemoryTrainer:
         self.rank = process.rank
         early = config
         if config.steps_per_window is None and not self._is_end_to_end:
-            # Limits, for a fit is given as many epochs as `training.epochs` says.
+            # Only upper limits: the loader still gives a fit `training.epochs` epochs.
             limits = model.memory.settings.config
             early = replace(config, steps_per_window=limits.early_network_steps)
             config = replace(config, steps_per_window=limits.network_steps)

@@ -14,7 +14,7 @@ from dayahead.windows.folder import Window, WindowFolder
 
 @dataclass(frozen=True)
 class Work:
-    """Of the fit of a window, and of the evaluations of the model that it leaves."""
+    """Amounts of work in fitting a window and in evaluating the model on the windows after it."""
 
     window: str
     n_items: int
@@ -30,6 +30,7 @@ class Work:
     evaluation: int
     """Sessions evaluated."""
     other: int = 1
+    """One unit per window, for what depends on none of these."""
 
 
 def work_of(folder: WindowFolder, params: Params, windows: Sequence[Window], index: int) -> Work:
