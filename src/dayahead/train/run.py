@@ -320,11 +320,9 @@ class Run:
     def _offered_at(self, time: int) -> Offered:
         """Return what sessions may get at a time, microseconds since 1970.
 
-        Where they are those seen, items that the model has counted since the fit are among them.
+        With ticks, items that the model has counted since the fit are among them.
         """
-        found = self.candidates
-        if self.params.evaluation.candidates == "seen" and self.model.tick:
-            found = with_counted(found, self.model)
+        found = with_counted(self.candidates, self.model) if self.model.tick else self.candidates
         return Offered.at(time, found, self.items_table)
 
     @in_phase("examples")

@@ -43,13 +43,14 @@ def equal_states(model, folder):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("sections", "catalogue"),
-    [(LIVE, "full"), (WITH_GPT2, "grow")],
-    ids=["none-full", "gpt2-grow"],
+    ("sections", "catalogue", "candidates"),
+    [(LIVE, "full", "seen"), (WITH_GPT2, "grow", "seen"), (LIVE, "grow", "known")],
+    ids=["none-full", "gpt2-grow", "none-grow-known"],
 )
-def test_its_ranks_are_those_of_the_pipeline(windows, tmp_path, sections, catalogue):
+def test_its_ranks_are_those_of_the_pipeline(windows, tmp_path, sections, catalogue, candidates):
     model = sections["model"] | {"catalogue": catalogue, "features": ["category"]}
-    sections = merge_sections(sections, model=model, **EVERY)
+    evaluation = EVERY["evaluation"] | {"candidates": candidates}
+    sections = merge_sections(sections, model=model, evaluation=evaluation)
     train_study(windows, tmp_path / "longer", sections)
     stored = fitted(windows, tmp_path / "shorter", 1, sections)
     folder, wanted = WindowFolder(windows), read_ranks(tmp_path / "longer" / "results", day(2))
