@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from dayahead.core.errors import DataError, DayaheadError
+from dayahead.core.redaction import utf8
 from dayahead.serve.limits import MIB, Limits
 from dayahead.serve.messages import (
     NAME_LENGTH,
@@ -190,7 +191,8 @@ async def _invalid(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = [_fault(each) for each in error.errors()]
     more = f"; and {len(found) - N_ERRORS} more" if len(found) > N_ERRORS else ""
-    return JSONResponse({"error": "; ".join(found[:N_ERRORS]) + more}, 422)
+    # The name of a field may be no valid text.
+    return JSONResponse({"error": utf8("; ".join(found[:N_ERRORS])) + more}, 422)
 
 
 def _fault(found: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -22,6 +23,7 @@ from pydantic import (
 from pydantic_core.core_schema import CoreSchema, custom_error_schema
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
+from dayahead.core.redaction import utf8
 from dayahead.core.suggestions import did_you_mean, found_instead
 from dayahead.serve.request import ColdStart
 
@@ -75,7 +77,16 @@ class Event(BaseModel):
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
+def _valid_text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # JSON can name half of a pair: "\ud800"
+        raise ValueError("expected Unicode text without lone surrogates") from None
+    return text
+
+
 Name = Annotated[StrictStr, Field(min_length=1, max_length=200)]
+Text = Annotated[StrictStr, AfterValidator(_valid_text)]
 Finite = Annotated[StrictFloat, Field(allow_inf_nan=False)]
 Scalar = Annotated[
     StrictStr | StrictInt | Finite | StrictBool | None,
@@ -113,7 +124,7 @@ class Asked(BaseModel):
                 f"{len(given):,} fields; expected some of {', '.join(cls.model_fields)}"
             )
         if unknown:
-            raise ValueError("; ".join(cls._unknown(name[:NAME_LENGTH]) for name in unknown))
+            raise ValueError("; ".join(cls._unknown(utf8(name[:NAME_LENGTH])) for name in unknown))
         return given
 
     @classmethod
@@ -144,7 +155,7 @@ class SessionRequest(Asked):
     """The only items that may come back."""
     deny: Listed[ItemId] = []
     """Items that may not come back."""
-    where: dict[str, Listed[str]] = {}
+    where: dict[Text, Listed[Text]] = {}
     """Values of attributes of items: only items with one of the values of each come back."""
     explain: StrictBool = False
     """Whether each item comes with its strongest evidence, for models that have some."""
@@ -171,7 +182,7 @@ class SimilarRequest(Asked):
     """The only items that may come back."""
     deny: Listed[ItemId] = []
     """Items that may not come back."""
-    where: dict[str, Listed[str]] = {}
+    where: dict[Text, Listed[Text]] = {}
     """Values of attributes of items: only items with one of the values of each come back."""
 
 

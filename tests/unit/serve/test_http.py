@@ -1,5 +1,6 @@
 """The HTTP service: answers, what it refuses, state and metrics."""
 
+import json
 import re
 import threading
 
@@ -174,6 +175,20 @@ def test_bad_features_are_422_with_a_clear_text(serve, events, message):
     status, answer = ask(serve("gpt2", "clm", FEATURES), events=events)
     assert status == 422
     assert message in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"\ud800": 1}, r"\ud800: unknown field; expected session, events, "),
+        ({"where": {"\ud800": ["x"]}}, "expected Unicode text without lone surrogates"),
+        ({"where": {"brand": ["\ud800"]}}, "where.brand.0: expected Unicode text without lone"),
+    ],
+)
+def test_text_that_is_no_unicode_is_422(serve, more, message):
+    answer = serve().post("/recommend", content=json.dumps({"session": [1], **more}), headers=JSON)
+    assert answer.status_code == 422
+    assert message in answer.json()["error"]
 
 
 def test_a_body_that_is_no_json_is_422_and_is_not_repeated(serve):
