@@ -124,8 +124,9 @@ def _add_events(app: FastAPI, service: Service) -> None:
         try:
             taken = await service.ingest(batch.events)
         except OSError:
-            message = "the events could not be written; send them again"
-            return JSONResponse({"error": message}, 503, headers={"Retry-After": "1"})
+            return _later("the events could not be written; send them again")
+        except Overloaded:
+            return _later("too many events wait to be written; send them again later")
         # Nothing is lost where all are refused, so sending them again would not help.
         is_refused = len(taken.refused) == len(batch.events)
         return _json([taken], service.limits, status=422 if is_refused else 202)
@@ -214,7 +215,10 @@ async def _unreadable(_request: Request, error: Exception) -> Response:
 
 
 async def _overloaded(_request: Request, _error: Exception) -> Response:
-    message = "too many sessions wait for the model; ask again later, or start more services"
+    return _later("too many sessions wait for the model; ask again later, or start more services")
+
+
+def _later(message: str) -> Response:
     return JSONResponse({"error": message}, 503, headers={"Retry-After": "1"})
 
 

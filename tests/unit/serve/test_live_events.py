@@ -231,6 +231,8 @@ def test_events_that_cannot_be_written_are_not_acknowledged(live, monkeypatch, c
     [line] = [record for record in caplog.records if record.levelname == "ERROR"]
     assert (line.getMessage(), line.exc_info) == ("a request failed: no space left", None)
     assert live.send(event("a", 1, "00:01"))[1]["accepted"] == 1
+    monkeypatch.setattr("dayahead.serve.micro_batches.Room.is_free", lambda *_: False)
+    assert live.send(event("b", 1, "00:01"))[1]["error"].startswith("too many events wait to be")
 
 
 def test_without_a_log_there_are_no_events(models):
