@@ -249,7 +249,9 @@ class LiveFeed:
 
     def prune(self) -> None:
         """Remove the events that no model needs, and that have been kept long enough."""
-        starts = [counted.model.start for counted, _ in self._in_use.values()]
-        until = min(*starts, self._clock.now()) - self._keep
+        models = [counted.model for counted, _ in self._in_use.values()]
+        # A session that was running at a model's start goes on: its events are needed for a gap.
+        needed = [each.start - max(self._keep, each.gap) for each in models]
+        until = min(*needed, self._clock.now() - self._keep)
         if n_removed := self._events.prune(until):
             log.info("%d events were removed from the log", n_removed)

@@ -332,6 +332,16 @@ def test_old_events_are_removed(models, tmp_path):
         assert [each.id for each in live.log.read()] == ["b", "c"]
 
 
+def test_events_of_sessions_that_the_fit_knew_in_part_are_kept(models, tmp_path, monkeypatch):
+    """A session goes on after the window's end if its gap has not passed: the model reads both."""
+    monkeypatch.setattr("support.live_services.KEEP_SECONDS", 0.0)
+    before = event("a", 1, "") | {"event_time": "2026-01-02T23:55:00Z"}
+    with live_client(models, tmp_path / "events.sqlite") as live:
+        live.send(before, event("b", 2, "00:01"), event("c", 3, "59:00"))
+        live.service.feed.prune()
+        assert [each.id for each in live.log.read()] == ["a", "b", "c"]
+
+
 def test_events_of_a_file_count_as_those_sent(models, tmp_path):
     path = tmp_path / "events.jsonl"
     path.write_text("".join(json.dumps(event(f"{n}", n, f"00:0{n}")) + "\n" for n in range(1, 4)))
