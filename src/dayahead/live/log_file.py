@@ -7,15 +7,14 @@ from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 
-from dayahead.core.errors import DataError
+from dayahead.core.errors import BusyError, DataError
 from dayahead.live.list_log import DEFAULT_LISTS, LISTS
 from dayahead.live.sqlite_log import EVENTS
-from dayahead.live.table_file import TableFile
+from dayahead.live.table_file import IN_USE, TableFile
 
 OF_USERS = "user IN (SELECT value FROM json_each(?))"
 OF_SESSIONS = "session IN (SELECT value FROM json_each(?))"
 REMOVED_AT_ONCE = 10_000
-IN_USE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def named_in(path: Path, users: Collection[str]) -> tuple[Counter[str], set[str]]:
@@ -54,14 +53,18 @@ def erase(path: Path, users: Collection[str], sessions: Collection[str]) -> bool
     Rows that arrive meanwhile may stay.
 
     Returns:
-        Whether nothing of them is left in the log's files. Where another process reads or writes
-        the log for longer than BUSY_SECONDS, earlier versions of its pages may be.
+        Whether nothing of them is left in the log's files. Where another process writes the log for
+        longer than BUSY_SECONDS, rows may be; where one reads it, earlier versions of its pages.
 
     Raises:
         DataError: the log is damaged, or the disk is full.
     """
     kind = _kind_of(path)
-    with closing(kind.connected(path)) as connection:
+    try:
+        opened = kind.connected(path)
+    except BusyError:
+        return False
+    with closing(opened) as connection:
         try:
             query = f"SELECT position FROM {kind.table} WHERE {OF_USERS} OR {OF_SESSIONS}"  # noqa: S608
             positions = connection.execute(query, (_array(users), _array(sessions))).fetchall()

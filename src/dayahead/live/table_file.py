@@ -6,9 +6,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dayahead.core.errors import DataError
+from dayahead.core.errors import BusyError, DataError
 
 BUSY_SECONDS = 30
+IN_USE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 @dataclass(frozen=True)
@@ -29,30 +30,41 @@ class TableFile:
         """Open a file; what is written is on disk when a transaction is committed.
 
         Raises:
+            BusyError: another process has locked it for BUSY_SECONDS.
             DataError: it is no such file.
         """
-        # Without isolation level, transactions begin where we say. One thread at a time writes.
-        connection = sqlite3.connect(
-            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-        )
+        connection = None
         try:
-            [version] = connection.execute("PRAGMA user_version").fetchone()
-            [n_tables] = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            if version != (self.version if n_tables else 0):
-                raise sqlite3.DatabaseError(f"version {version} with {n_tables} tables")
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            # What is removed is overwritten.
-            connection.execute("PRAGMA secure_delete = ON")
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                for statement in self.statements:
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {self.version}")
+            # Without isolation level, transactions begin where we say. One thread at a time writes.
+            connection = sqlite3.connect(
+                path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            self._prepare(connection)
         except sqlite3.Error as error:
-            connection.close()
+            if connection is not None:
+                connection.close()
+            if getattr(error, "sqlite_errorcode", None) in IN_USE:
+                raise BusyError(
+                    f"{path}: another process has written it for {BUSY_SECONDS:g} seconds "
+                    f"({error}); run this again later"
+                ) from None
             raise DataError(f"{path}: expected {self.name} ({error}); {self.cure}") from None
         return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        [version] = connection.execute("PRAGMA user_version").fetchone()
+        [n_tables] = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if version != (self.version if n_tables else 0):
+            raise sqlite3.DatabaseError(f"version {version} with {n_tables} tables")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        # What is removed is overwritten.
+        connection.execute("PRAGMA secure_delete = ON")
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in self.statements:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {self.version}")
 
     @contextmanager
     def reading(self, path: Path) -> Iterator[sqlite3.Connection]:

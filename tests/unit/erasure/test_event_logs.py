@@ -198,3 +198,13 @@ def test_a_log_that_is_read_for_long_is_named_and_done_by_the_next_call(shop, se
     assert erase(shop, ["user-000"]).kept == []
     assert not holds("user-000")
     log.append([event(4, "c")])
+
+
+def test_a_log_that_is_written_for_long_is_named_and_the_rest_is_erased(shop, service, monkeypatch):
+    monkeypatch.setattr("dayahead.live.table_file.BUSY_SECONDS", 0.2)
+    service().append([event(1, "a", "user-000")])
+    with closing(sqlite3.connect("live/events.sqlite", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        erasure = erase(shop)
+    assert [each.path.name for each in erasure.kept] == ["events.sqlite"]
+    assert not (shop / "data/raw").exists()

@@ -95,6 +95,11 @@ def test_a_file_that_is_no_log_is_refused_and_left(tmp_path, opened, content):
     assert path.read_bytes() == before
 
 
+def test_a_folder_in_place_of_the_file_is_refused(tmp_path, opened):
+    with pytest.raises(DataError, match=r"expected a log of events .* give another --events-log"):
+        opened(path=tmp_path)
+
+
 def test_old_events_are_removed_by_arrival(opened):
     log = opened()
     log.append([event(n, 10 * n) for n in range(1, 6)] + [event(6, 1)])
