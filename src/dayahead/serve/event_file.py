@@ -34,7 +34,7 @@ class EventFile:
     n_lines: int = 0
     inode: int = 0
     fault: str = ""
-    """The last error, which is said once."""
+    """The last error, which is logged once; empty after the file could be read."""
 
     async def follow(self, take: Take) -> None:
         """Pass the events to a function, now and as more are appended, for ever.
@@ -66,6 +66,7 @@ class EventFile:
                 log.warning("events cannot be read: %s", error)
             self.fault = str(error)
             return []
+        self.fault = ""
         self.n_read += sum(map(len, lines))
         return lines
 

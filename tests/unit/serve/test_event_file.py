@@ -97,6 +97,20 @@ def test_a_new_file_is_read_from_its_start(tmp_path):
     assert followed(path, Taker(), *steps) == [["a", "b"], ["c"]]
 
 
+def test_a_file_that_cannot_be_read_is_named_each_time(tmp_path, caplog):
+    path = tmp_path / "events.jsonl"
+    steps = [
+        path.mkdir,
+        lambda: None,
+        path.rmdir,
+        appending(path, line("a")),
+        path.unlink,
+        path.mkdir,
+    ]
+    assert followed(path, Taker(), *steps) == [["a"]]
+    assert caplog.text.count("events cannot be read") == 2
+
+
 def test_lines_that_are_no_events_are_named_and_left_out(tmp_path, caplog):
     path = tmp_path / "events.jsonl"
     path.write_text(line("a") + '{"itm_id": 1}\n' + "text\n" + line("b", item_id=99) + line("c"))
