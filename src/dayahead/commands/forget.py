@@ -72,8 +72,8 @@ def _print_erasure(erasure: "Erasure", users: list[str], *, dry_run: bool) -> No
     print(tabulate(rows, head, tablefmt="plain", intfmt=","))
     if erasure.unsearched:
         print(
-            f"{erasure.unsearched:,} entries of .dayahead that are not searched (fetched source "
-            f"files, damaged or unfinished entries) {'would go' if dry_run else 'went'} too"
+            f"{erasure.unsearched:,} files or folders that cannot be searched (fetched source "
+            f"files, damaged or unfinished ones) {'would go' if dry_run else 'went'} too"
         )
 
 

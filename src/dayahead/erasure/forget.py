@@ -30,8 +30,8 @@ class Erasure:
     kept: Sequence[Holding]
     """Data that were not removed because another process uses them."""
     unsearched: int
-    """Number of cache entries that are removed without a search: fetched source files, and entries
-    that are damaged or unfinished."""
+    """Number of files and folders that are removed without a search: fetched source files, and what
+    is damaged or unfinished."""
 
 
 def forget(
@@ -51,7 +51,8 @@ def forget(
     with _no_stage_running(root):
         seed = load_dataset(dataset.stem, dataset.parent).split.seed
         holdings = find_holdings(root, users, dvc_cache, seed)
-        unsearched = _unsearched(root)
+        # Damaged entries of the cache are in both.
+        unsearched = {*_unsearched(root), *holdings.damaged}
         kept = []
         if not dry_run:
             suppress_users(dataset, users)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dayahead.core.cache import KINDS
 from dayahead.core.columns import SESSION_ID, USER_ID
 from dayahead.core.files import read_json
-from dayahead.erasure.tables import rows_of, tables_in
+from dayahead.erasure.tables import is_damaged, rows_of, tables_in
 from dayahead.live.log_file import count_events, named_in
 from dayahead.windows.folder import MANIFEST
 from dayahead.windows.session_ids import hashed_ids
@@ -21,6 +21,7 @@ OUTPUTS = ("data/raw", "data/windows", "results/ranks", "results/predictions", "
 OTHERS = ("nights", "published", "models", "results", ".dvc/tmp")
 """Other folders that are searched, file by file."""
 
+DVC_CACHE = "the cache of DVC"
 LIVE = "live"
 """Folder of the logs of events: their rows are removed, not the files."""
 
@@ -44,6 +45,8 @@ class Holdings:
     """Rows by user, in tables that name users."""
     sessions: set[str] = field(default_factory=set)
     """Ids of the users' sessions, by which tables without users are searched."""
+    damaged: list[Holding] = field(default_factory=list)
+    """What holds a table that cannot be searched, outside of DVC's cache."""
 
     def by_place(self) -> Mapping[str, Sequence[Holding]]:
         """Return the findings by place, in the order in which they were found."""
@@ -63,10 +66,12 @@ def find_holdings(root: Path, users: Collection[str], dvc_cache: Path, seed: int
     """
     holdings = Holdings()
     rows: Counter[tuple[str, Path]] = Counter()
-    unnamed = []
+    unnamed, damaged = [], set[tuple[str, Path]]()
     for place, unit, path in _tables(root, dvc_cache):
         if (named := rows_of(path, USER_ID, users)) is None:
             unnamed.append((place, unit, path))
+            if place != DVC_CACHE and is_damaged(path):
+                damaged.add((place, unit))
         elif len(named):
             rows[place, unit] += len(named)
             holdings.rows.update(named[USER_ID].to_pylist())
@@ -83,6 +88,7 @@ def find_holdings(root: Path, users: Collection[str], dvc_cache: Path, seed: int
         {(LIVE, log): count_events(log, users, holdings.sessions) for log in event_logs(root)}
     )
     holdings.found = [Holding(place, unit, n) for (place, unit), n in sorted(rows.items()) if n]
+    holdings.damaged = [Holding(*each, 0) for each in sorted(damaged) if not rows[each]]
     return holdings
 
 
@@ -133,4 +139,4 @@ def _tables(root: Path, dvc_cache: Path) -> Iterator[tuple[str, Path, Path]]:
             inside = path.relative_to(folder).parts
             is_entry = folder.name in KINDS and len(inside) > 1
             yield place, folder / inside[0] if is_entry else path, path
-    yield from (("the cache of DVC", path, path) for path in tables_in(dvc_cache))
+    yield from ((DVC_CACHE, path, path) for path in tables_in(dvc_cache))

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from dayahead.core.columns import SESSION_ID, USER_ID
 
 _PARQUET, _ARROW = b"PAR1", b"ARROW1"
+_ERRORS = (OSError, pa.ArrowException, LookupError)
 
 
 def tables_in(folder: Path) -> Iterator[Path]:
@@ -35,9 +36,19 @@ def rows_of(path: Path, column: str, values: Collection[str]) -> pa.Table | None
         for batch in _batches(path, column):
             ids = batch.cast(pa.schema([(name, pa.string()) for name in batch.schema.names]))
             found.append(ids.filter(pc.is_in(ids[column], wanted)))
-    except (OSError, pa.ArrowException, LookupError):
+    except _ERRORS:
         return None
     return pa.concat_tables(found) if found else None
+
+
+def is_damaged(path: Path) -> bool:
+    """Return whether the users of a table cannot be read, as where a killed process wrote it."""
+    try:
+        for _ in _batches(path, USER_ID):
+            pass
+    except _ERRORS:
+        return True
+    return False
 
 
 def _batches(path: Path, column: str) -> Iterator[pa.Table]:

@@ -55,7 +55,7 @@ def test_what_goes_is_listed_and_what_stays_is_named(shop):
         ["data/raw", "1", "3"], ["results/ranks", "1", "2"]
     ]  # fmt: skip
     for word in (
-        "1 entries of .dayahead that are not searched",
+        "1 files or folders that cannot be searched",
         "shop.example.org",
         "store",
         "dvc gc",

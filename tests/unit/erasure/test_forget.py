@@ -178,8 +178,12 @@ def test_what_a_killed_stage_or_a_damaged_entry_has_left_goes(tmp_path, shop):
         left.mkdir()
         (left / "events-00000.parquet").write_bytes(b"PAR1 u1")
     (tmp_path / "data/mine.parquet").write_bytes(b"PAR1 u1")
+    unfinished = Path("data/.windows.building/run/unfinished.parquet"), Path("nights/n1/.a.partial")
+    for path in unfinished:
+        path.write_bytes(b"PAR1 u1")
     erasure = erase(tmp_path, ["u1"])
-    assert (erasure.unsearched, erasure.kept) == (2, [])
+    assert (erasure.unsearched, erasure.kept) == (4, [])
+    assert not any(path.exists() for path in unfinished)
     assert "data/.windows.building" in erasure.holdings.by_place()
     left = [path for path in tmp_path.rglob("*") if path.suffix in {".damaged", ".partial"}]
     assert left == []
