@@ -18,7 +18,7 @@ from dayahead.memory.running import Events
 from dayahead.model.checkpoint import StoredModel
 
 MOST_NEW = 1_000_000
-"""New values of a column, for which there is room; further ones are read as unknown."""
+"""Most new values of a column that are added; further ones are read as unknown."""
 
 
 @dataclass
@@ -85,7 +85,7 @@ class LiveModel:
         self._lock = threading.Lock()
         self._columns = (ITEM_ID, *counter.settings.columns)
         self._arrived: dict[int, Arrivals] = {}
-        """By the tick before their arrival."""
+        """By the number of the last tick before they arrived."""
         self._keys: dict[int, int] = {}
         """Keys of sessions that were running at the end of the model's last window."""
         # The log has what came after the window's end, also in sessions that the fit knew.

@@ -180,7 +180,7 @@ class Drifts:
         return longest_silence(self._parts_of(window), [self._parts_of(each) for each in same])
 
     def _same(self, before: Sequence[Window], window: Window, cycle: int) -> list[Window]:
-        """Return the last few of some windows that are whole cycles before another."""
+        """Return the last N_PEERS of `before` that are whole cycles earlier than the window."""
         return [w for w in before if self._distance(w, window) % cycle == 0][-N_PEERS:]
 
     def _parts_of(self, window: Window) -> Parts:

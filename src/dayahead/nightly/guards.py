@@ -52,7 +52,7 @@ class Check:
         fields = asdict(self)
         del fields["is_excused"]
         if self.checked:
-            del fields["checked"]  # as histories have it that know only guards that were
+            del fields["checked"]  # as in older histories, where every guard listed was checked
         return {name: value for name, value in fields.items() if value not in (None, "")}
 
 

@@ -28,7 +28,7 @@ DECISIONS = ("published", "held", "refused")
 ACTIONS = (*DECISIONS, "rolled back")
 """Kinds that change, or may change, what is published."""
 NO_TICK = {"live.tick": 0}
-"""Part of a champion's settings where they lack it."""
+"""What a champion's settings mean where an older history lacks live.tick."""
 EXACT = ConfigDict(extra="forbid", strict=True)
 
 

@@ -36,15 +36,16 @@ SAME: Final = 60 * SECOND
 MARGIN: Final = 2 * 3600 * SECOND
 """Time before and after a window that is read, too."""
 STEADY: Final = 20 * SECOND
-"""Differences of time within such a span are one: that of a clock."""
+"""Time differences within such a span count as one constant offset, that of a clock."""
 MAX_CHANGE: Final = 0.1
 """Share of the events that may be missing, or come twice, beyond what is usual."""
 MIN_OFF: Final = 0.02
-"""Share of the sessions from which on a steady difference of time is reported, and how many."""
+"""Least share of the sessions, and least number, for a constant offset to be reported."""
 MIN_OFF_SESSIONS: Final = 5
 DEVIATIONS: Final = 3
+"""Standard deviations that a share may differ from the usual one by chance."""
 USUAL_OF: Final = 7
-"""Nights before this one whose median is usual, once there are MIN_USUAL."""
+"""Earlier nights whose median counts as usual, once there are MIN_USUAL."""
 MIN_USUAL: Final = 3
 READ_AT_ONCE: Final = 50_000
 _log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Clicks:
-    """Events of a log; each array has shape [events]. Ids are hashes, so that they need no text."""
+    """Events of a log; each array has shape [events]. Ids are hashes, which take less memory."""
 
     sessions: Hashes
     pairs: Hashes
@@ -205,7 +206,7 @@ class _Off:
 
 @dataclass(frozen=True)
 class _Matching:
-    """Both logs as sorted numbers, in which neighbours are of one session and item."""
+    """Both logs with each event as one number, of its pair and then its time, for searching."""
 
     official: Clicks
     live: Clicks
@@ -214,7 +215,7 @@ class _Matching:
     low: int
     """Earliest time."""
     length: int
-    """Milliseconds for which there is room in a number, so that others do not get near."""
+    """Milliseconds between the numbers of two pairs: more than the log spans, so none match."""
 
     @classmethod
     def of(cls, official: Clicks, live: Clicks) -> "_Matching":

@@ -144,7 +144,7 @@ class Refresh:
         return list_checks(rows.get(self.newest.name, {}), self.params.nightly)
 
     def _champion(self, published: Path) -> tuple[Check, bool]:
-        """Check against the published model; return also if it is significantly worse."""
+        """Check against the published model; return also whether that is significantly worse."""
         config = self.params.nightly
         name = published.resolve().name
         try:

@@ -1,7 +1,7 @@
 """`python repro.py WORDS...`: `dvc repro WORDS` without hints for a person who works by hand.
 
-They are to commit dvc.lock and to push; a scheduled night does neither. It is run as a file and
-imports nothing of ours.
+The hints say to commit dvc.lock and to push; a scheduled night does neither. This is run as a file
+and imports nothing of ours.
 """
 
 import logging

@@ -36,7 +36,7 @@ class Outcome:
     entry: Entry | None = field(default=None, repr=False, compare=False)
     """The decision or rollback, where there is one."""
     open: str = ""
-    """The newest window, if it is not complete, and why."""
+    """The first window that is not complete, and why; empty if all are."""
 
     @property
     def status(self) -> int:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 N_PARTS: Final = 1440
 """Equal parts of a window in which its clicks are counted: minutes of a day."""
 CHANCE: Final = 0.001
-"""Share of windows whose longest silence is above `by_chance` without a fault."""
+"""Share of faultless windows whose longest silence is above `by_chance`."""
 Parts = NDArray[np.int64]
 """[N_PARTS] clicks of a window in each of its parts."""
 

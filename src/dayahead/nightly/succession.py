@@ -181,7 +181,7 @@ def _compared(
 def champion_settings(params: Params) -> dict[str, Any]:
     """Return the settings that a challenger may change, as the history holds them.
 
-    Without ticks those of the section `live` are left out, as histories lack them that are older.
+    Without ticks the section `live` is left out, because older histories lack it.
     """
     sections = {*FITTED} - ({"live"} if not params.has_ticks else set())
     flat = flat_settings(params)

@@ -14,7 +14,7 @@ from dayahead.serve.limits import Limits
 HEADER_BYTES = 2**14
 N_PARTS = 1_000
 PART_BYTES = 256
-"""Least average size of a body's parts beyond `N_PARTS`: each costs as much as a page of text."""
+"""Least average size of parts beyond `N_PARTS`: any part costs as much as a page of text."""
 
 
 class BoundedConnection(H11Protocol):

@@ -78,7 +78,7 @@ class KnownItems:
         return events
 
     def _with_numbers(self, arrays: Arrays) -> Arrays:
-        """Put the numbers of items into encoded events: the table has them encoded."""
+        """Fill in the numeric features of items, which the table holds already encoded."""
         if self.items is None or not (numbers := {*self.features} - {*self.items.attributes}):
             return arrays
         places = self.items.places(arrays[ITEM_ID])
