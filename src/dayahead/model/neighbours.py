@@ -155,6 +155,9 @@ class NeighbourModel(Baseline):
         """
         super().count(columns, lengths)
         found = Occurrences.of((columns[ITEM_ID] - N_RESERVED).numpy(), lengths.numpy())
+        # Not the popularity, which sums up what events are worth: that may be below 1, even 0.
+        events = np.bincount(found.item, found.count, minlength=self.n_items)
+        self.events += events.astype(np.int64)
         last = columns[EVENT_TIME].gather(1, lengths[:, None] - 1)[:, 0].numpy()
         times = np.minimum(last, self._end)
         offsets = offsets_of(np.bincount(found.row, minlength=len(times)))
@@ -162,7 +165,6 @@ class NeighbourModel(Baseline):
 
     def finish_window(self) -> float | None:
         """Add the window's sessions to the earlier ones; drop those that no search can find."""
-        self.events += self.popularity.astype(np.int64)
         self.n_sessions += sum(len(part.times) for part in self._new)
         visits = Visits.join([self.visits, *self._new])
         self._new.clear()

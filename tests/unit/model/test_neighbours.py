@@ -192,6 +192,23 @@ def with_an_open_session(variant, open_session, seconds):
     return model
 
 
+@pytest.mark.parametrize("variant", ["vsknn", "vstan"])
+def test_inverse_frequencies_count_events_whatever_these_are_worth(variant):
+    """With `events.weights`, which may be below 1; popularity alone counts the worth."""
+    plain, weighted = (baseline(variant, N_ITEMS, neighbours=SETTINGS) for _ in range(2))
+    items, lengths = padded([[A, B], [A, C]])
+    columns = {"item_id": items, "event_time": torch.zeros_like(items)}
+    for model, worth in ((plain, {}), (weighted, {"_worth": torch.tensor([[0.5, 0.2]] * 2)})):
+        model.start_window(DAY * 1_000_000)
+        model.count(columns | worth, lengths)
+        model.finish_window()
+    assert weighted.popularity[:3].tolist() == pytest.approx([1.0, 0.2, 0.2])
+    assert weighted.events[:3].tolist() == [2, 1, 1]
+    found = of_neighbours(scores_after(weighted, [A]))
+    assert found == of_neighbours(scores_after(plain, [A]))
+    assert found.keys() == {A, B, C}
+
+
 @pytest.mark.parametrize("variant", ["stan", "vstan"])
 @pytest.mark.parametrize("days", [2, 30, 300])
 def test_a_session_that_stays_open_for_weeks_makes_no_other_old(variant, days):
