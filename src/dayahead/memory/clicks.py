@@ -90,8 +90,11 @@ class Clicks:
     def after_past(self) -> "Clicks":
         """Return rows that start with the user's past, and that have no `past` any more."""
         order = np.arange(2 * len(self)).reshape(2, -1).T.ravel()  # each row's past, then the row
-        own = replace(self, past=None, worth=None, is_target=None)  # which no reader needs
-        both = Clicks.cat([self.earlier, own], self.categories.shape[1]).take(order)
+        # No reader needs what clicks count; the past may have it where the row has not.
+        parts = [
+            replace(each, past=None, worth=None, is_target=None) for each in (self.earlier, self)
+        ]
+        both = Clicks.cat(parts, self.categories.shape[1]).take(order)
         return replace(both, offsets=both.offsets[::2])
 
     def take(self, rows: Ints) -> "Clicks":

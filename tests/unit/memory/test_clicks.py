@@ -57,6 +57,16 @@ def test_rows_keep_their_past():
     assert rows.after_past().past is None
 
 
+def test_what_events_of_the_past_count_is_not_read():
+    """With `events.weights` or `events.targets` the past has it too."""
+    marks = {"worth": np.array([1.0, 3.0]), "is_target": np.array([True, False])}
+    rows = replace(clicks([[A, B]]), past=replace(clicks([[C, A]]), **marks), **marks)
+    joined = rows.after_past()
+    assert items_of(joined) == [[C, A, A, B]]
+    assert joined.worth is None
+    assert joined.is_target is None
+
+
 def test_rows_without_a_past_have_an_empty_one():
     rows = clicks([[A, B], [C]])
     assert rows.past is None
