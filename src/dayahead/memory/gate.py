@@ -57,5 +57,10 @@ class Gate(nn.Module):
         self, scores: Float[Tensor, "B C"], is_among: Bool[Tensor, "B C"]
     ) -> Float[Tensor, "B C"]:
         """Subtract the log of the normalising constant among some candidates."""
-        best = scores.masked_fill(~is_among, _LOWEST)[:, : self.n_best]
-        return scores - best.logsumexp(1, keepdim=True)
+        of_group = scores.masked_fill(~is_among, _LOWEST)
+        logs = of_group[:, : self.n_best].logsumexp(1, keepdim=True)
+        if scores.shape[1] > self.n_best:
+            # None of the best may be in the group: then its constant is that of all candidates.
+            has_best = is_among[:, : self.n_best].any(1, keepdim=True)
+            logs = torch.where(has_best, logs, of_group.logsumexp(1, keepdim=True))
+        return scores - logs

@@ -150,6 +150,21 @@ def test_a_gate_by_hand():
         assert row.tolist() == pytest.approx([1 / 3, 2 / 3, 0], abs=1e-3)
 
 
+def test_a_gate_with_none_of_a_group_among_the_best():
+    """With `rank_all`, own items may be all of the best that the head has learned from."""
+    gate = Gate([0], 2)
+    is_own = torch.tensor([[True, True, True, False, False, False]])
+    is_candidate = torch.tensor([[True] * 5 + [False]])
+    every = Examples(
+        *(torch.zeros(1, 6, 1), is_candidate, is_own),
+        *(torch.zeros(1, 1), torch.tensor([0]), torch.ones(1)),
+    )
+    [found] = gate(torch.tensor([[2.0, 1.0, 3.0, 3.0, 1.0, 9.0]]).log(), every).exp()
+    # The own items' constant is that of the two best, 2 + 1; all others have theirs, 3 + 1.
+    wanted = [0.5 * 2 / 3, 0.5 * 1 / 3, 0.5 * 3 / 3, 0.5 * 3 / 4, 0.5 * 1 / 4]
+    assert found[:5].tolist() == pytest.approx(wanted)
+
+
 def test_a_gate_learns_how_often_visitors_come_back():
     """In a third of the examples, whatever the features say; none may come back in some."""
     every = examples(600)
