@@ -156,6 +156,9 @@ def read_item_vectors(path: Path, vocabulary: pa.Table, dim: int) -> PretrainedR
     except (OSError, pa.ArrowException) as error:
         expected = f"a parquet file with the columns value ({value_type}), vector ({vector_type})"
         raise _invalid(path, expected, str(error)) from None
+    if values.null_count:
+        found = f"{values.null_count} of {len(values)} rows without one"
+        raise _invalid(path, "an item id in each row of the column value", found)
     if pc.count_distinct(values).as_py() < len(values):
         raise _invalid(path, "one vector for each item", "an item's value twice")
     sizes = pc.unique(pc.list_value_length(lists)).to_pylist()

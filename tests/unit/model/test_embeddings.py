@@ -228,6 +228,7 @@ def test_a_vector_that_is_listed_after_its_item_is_drawn_is_not_read():
         ({50: [1.0, float("nan"), 3.0]}, {}, "finite numbers, found"),
         ({11: [9.0, 9.0, 9.0]}, {}, "found no item of the data set"),
         (VECTORS, {"values": [50, 30, 50]}, "found an item's value twice"),
+        (VECTORS, {"values": [50, None, 30]}, "column value, found 1 of 3 rows without one"),
         (VECTORS, {"values": ["shoe", "hat", "bag"]}, r"value \(int64\)"),
         ({50: ["x"]}, {"type_": pa.list_(pa.string())}, r"vector \(list<item: float>\)"),
         ({50: 1.0}, {"type_": pa.float32()}, r"vector \(list<item: float>\)"),
