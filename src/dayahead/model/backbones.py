@@ -30,10 +30,6 @@ CELLS: dict[str, type[nn.GRU | nn.LSTM | nn.RNN]] = {
     "rnn": nn.RNN,
     GRU4REC: nn.GRU,
 }
-CURES = {
-    True: "set task.name to mlm, or model.architecture to gpt2, xlnet, bert or gru",
-    False: "set task.name to clm or model.architecture to bert or xlnet",
-}
 N_SPLITS = 16
 """Positions at which the causality check splits a session; all of them in a short one."""
 TOLERANCE = 2e-6
