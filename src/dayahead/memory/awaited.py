@@ -19,7 +19,7 @@ CELLS = 40_000
 
 
 class AwaitedExamples:
-    """P prefixes, whose candidates and features are wanted as of now.
+    """P prefixes whose candidates and features are read from the memories as they are now.
 
     Args:
         positions: of the prefixes.
@@ -36,7 +36,7 @@ class AwaitedExamples:
         self._n_found = 0
 
     def offer(self, prefixes: Clicks, found: Read, allowed: Flags) -> None:
-        """Take over what was found for prefixes of which some are awaited.
+        """Keep what an evaluation has read, of those prefixes that are awaited.
 
         `allowed` says which items could be candidates: all that were clicked before. An item of the
         prefix itself is one for the head even where it is not among them, so that such a prefix is

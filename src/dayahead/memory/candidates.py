@@ -58,7 +58,7 @@ class _Pool(NamedTuple):
     touched: Columns
     """[n + 1] items with a score, in the order in which they got one, and room for one more."""
     start: Floats32
-    """[n] negative share of popularity, NaN for items that must not be candidates."""
+    """[n] minus a share of the popularity: below 0 means not touched yet, NaN never a candidate."""
 
 
 class Chooser:
@@ -80,9 +80,8 @@ class Chooser:
         first = np.float32(POPULAR_SHARE) * popularity
         self._start = np.where(popularity > 0, -first, np.float32(np.nan))
         has_enough = len(self._popular) == n_candidates
-        # What is below it need not be sorted.
         self._floor = first[self._popular[-1]] if has_enough else np.float32(0)
-        """A score that enough items have at least."""
+        """`n_candidates` popular items have at least this score: no lower one is chosen."""
 
     def __call__(self, prefixes: Clicks, proposals: Sequence[Proposal]) -> Columns:
         """Return the best items [B, C] of each prefix, best first, 0 where there are fewer."""

@@ -45,10 +45,10 @@ class Gate(nn.Module):
         """Turn scores into logarithms of probabilities: a softmax in each group, then the gate."""
         is_own, is_other = examples.is_own, examples.is_candidate & ~examples.is_own
         logit = examples.context[:, self.columns] @ self.linear + self.bias
-        is_asked = is_own.any(1) & is_other.any(1)
+        has_both = is_own.any(1) & is_other.any(1)
         # Where one group is empty, the other one has all of the probability: a log-factor of 0.
         own, other = (
-            torch.where(is_asked, logsigmoid(each), 0.0)[:, None] for each in (logit, -logit)
+            torch.where(has_both, logsigmoid(each), 0.0)[:, None] for each in (logit, -logit)
         )
         of_own, of_others = own + self._logs(scores, is_own), other + self._logs(scores, is_other)
         return torch.where(is_own, of_own, of_others)

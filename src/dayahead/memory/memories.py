@@ -86,7 +86,7 @@ class Memories:
         self._known: ItemFeatures | None = None
         self.items_table: ItemTable | None = None
         """What else is known of items; not a part of the state."""
-        self.with_new = True
+        self.with_new = True  # whether items of the table without a click may be candidates
         self._content: Content | None = None
 
     def _sources(self) -> list[Source]:

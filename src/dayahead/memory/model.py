@@ -168,7 +168,7 @@ class MemoryModel:
             sessions: as of `open`, which is called here unless the window is open already.
             end: as of `open`.
             network: as of `open`.
-            update: fits the network by the head's loss too, for which its scores have gradients.
+            update: also trains the network on the head's loss, through the gradients of its scores.
 
         Returns:
             The head's mean loss, None where there was nothing to learn from.

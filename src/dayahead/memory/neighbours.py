@@ -148,7 +148,7 @@ class SessionMemory(CountMemory):
             self.compact()
 
     def compact(self) -> None:
-        """Drop the sessions that are in no list of the index, and can never be found."""
+        """Drop the sessions that no search can find, and the oldest beyond `max_sessions`."""
         n = len(self.postings.offsets) - 1
         self.n_added = 0
         is_kept = np.zeros(len(self.times), bool)

@@ -183,7 +183,7 @@ class RunningSessions:
 
 
 def _in_order_of_time(events: Events) -> Events:
-    """Let no click be before those that its session had when it came: it counts at their time."""
+    """Move a click that comes late to the time of the latest one that its session had by then."""
     is_late = (np.diff(events.keys) == 0) & (np.diff(events.times) < 0)
     times = events.times.copy() if is_late.any() else events.times
     for key in np.unique(events.keys[1:][is_late]):

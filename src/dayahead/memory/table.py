@@ -19,7 +19,7 @@ FLOOR = 0.02
 LEVEL_RATIO = 8
 """The second level of a table has at most this fraction of the first one's cells."""
 SEARCH_COST = 16
-"""Cells of a row that are read in the time in which one is searched for (measured)."""
+"""Cells that are read one by one in the time of one binary search in a row (measured)."""
 
 
 class Sums(NamedTuple):

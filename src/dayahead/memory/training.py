@@ -77,7 +77,7 @@ class HeadTrainer:
 
         The mean is weighted by the examples' weights.
 
-        Such a network is fitted by the same loss.
+        A `network` that is given learns from the same loss.
 
         Raises:
             TrainingError: a loss is not finite.

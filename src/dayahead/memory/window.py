@@ -27,7 +27,7 @@ class Drawing(NamedTuple):
     """Microseconds; 0: all examples are read at once."""
     generator: torch.Generator
     is_first: bool
-    """Whether there was no window before, so that they are of the later half alone."""
+    """Whether it is the first window, whose examples come from its later half alone."""
 
 
 @dataclass
@@ -54,6 +54,7 @@ class OpenWindow:
     before: tuple[Mapping[str, Tensor], Mapping[str, Tensor]] | None = None
     """States of memories and running sessions before the window, where there are ticks."""
     n_read: int = 0
+    """Number of positions whose tick has come."""
     awaited: AwaitedExamples | None = None
     """Examples of the present, which are read before the memories go on."""
     examples: list[Examples] = field(default_factory=list)

@@ -32,8 +32,8 @@ class LinearModel(Baseline):
     slit   predicts the later items of a session from the earlier ones, at each of its positions
     slist  minimizes a weighted sum of both losses
 
-    Products of sessions of all fits are kept; a session loses a factor e in `age_scale` days. The
-    paper's optional bound on the diagonal is left out.
+    Products of sessions of all fits are kept; their weight falls by a factor e in `age_scale` days.
+    The paper's optional bound on the diagonal is left out.
     Items without a positive score rank below, by popularity.
     """
 

@@ -40,8 +40,8 @@ POPULARITY, ENDS = "popularity", "session_ends"
 def associations(counts: Floats, own: Floats, totals: Floats) -> Floats:
     """Return counts [Q, n] of pairs relative to the root of both items' totals, [Q] and [n].
 
-    Without it popular items would be near to all (the cosine of Sarwar et al., WWW 2001, where the
-    counts are those of sessions that hold both).
+    Without this scaling popular items would be near to all (the cosine of Sarwar et al., WWW 2001,
+    where the counts are those of sessions that hold both).
     """
     scales = np.sqrt(own[:, None] * totals)
     return np.divide(counts, scales, out=np.zeros(counts.shape), where=scales > 0)

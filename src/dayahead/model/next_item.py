@@ -157,7 +157,7 @@ class NextItemModel(nn.Module, Model):
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
         """Sum of the loss over this batch's targets, and the number of targets.
 
-        Where events have a worth, each target's loss times its worth, and the sum of these.
+        Where events have a worth: the sum of losses times worth, and the sum of worth.
 
         Where the backbone cannot pack sessions, the batch goes through it in up to `length_groups`
         parts, each cut to its longest session; with rows sorted by length, little padding is left.
