@@ -71,7 +71,7 @@ def _write(file: BufferedRandom, event: Event) -> None:
 
 def _events(entry: Entry, run: str) -> Iterator[Event]:
     seconds = (entry.get("timestamp") or entry["at"]) / 1000
-    if "metrics" in entry:
+    if "step" in entry:  # the metrics of a "registry" entry are in one of "metrics" too
         group = GROUPS.get(entry["kind"], "")
         scalars = [
             Summary.Value(tag=f"{group}{name}", simple_value=value)

@@ -11,6 +11,7 @@ import pytest
 from dayahead.core.errors import ConfigError, TrackingError
 from dayahead.tracking import sinks
 from dayahead.tracking.outbox import outboxes, warn_once
+from dayahead.tracking.publication import Publication, record_publication
 from dayahead.tracking.runs import stage_run
 from dayahead.tracking.sinks import Progress, open_sink
 from dayahead.tracking.sync import sync_all
@@ -146,12 +147,32 @@ def test_tensorboard_has_each_point_once(project, damage):
     expected = {"by window/ndcg_at_20": CURVE, "over windows/aod": [(0, 0.25)]}
     assert scalars_of(folder) == expected
     (run,) = folder.iterdir()
-    assert run.name.startswith("tiny gpt2-clm d16 L1 seed 1 ")
+    assert run.name.startswith("gpt2-clm d16 L1 seed 1- tiny ")
     (outbox,) = outboxes()
     damage(outbox)
     outbox.append("metrics", step=0, metrics={"late": 1.0})
     assert sync_all().failures == {}
     assert scalars_of(folder) == expected | {"over windows/late": [(0, 1.0)]}
+
+
+def test_tensorboard_takes_the_decision_of_a_night(project):
+    pytest.importorskip("tensorboard")
+    decision = Publication(
+        number=1,
+        key="1",
+        model="shop",
+        window="2026-01-05",
+        metrics={"champion_ndcg_at_20": 0.25},
+        published="",
+        folder=None,
+        champion="a",
+        previous="",
+        withdrawn={},
+    )
+    record_publication(params_for("tensorboard"), decision, project / "pyfunc.py")
+    assert sync_all().failures == {}
+    found = scalars_of(project / ".dayahead/tensorboard")
+    assert found == {"over windows/champion_ndcg_at_20": [(0, 0.25)]}
 
 
 def records_of(data: bytes) -> Iterator[bytes]:
