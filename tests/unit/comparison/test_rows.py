@@ -76,6 +76,11 @@ def test_a_folder_may_have_an_equals_sign(tmp_path):
     assert named([write("lr=3")], tmp_path) == {"lr=3": ["lr=3"]}
 
 
+def test_a_row_may_be_longer_than_the_name_of_a_file():
+    runs = [f"{number:032x}" for number in range(8)]
+    assert parse_row(f"gru={','.join(runs)}") == ("gru", runs)
+
+
 @pytest.mark.parametrize(
     ("other", "texts", "message"),
     [
