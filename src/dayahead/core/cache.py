@@ -185,15 +185,23 @@ class Cache:
     def entries(self) -> list[Entry]:
         """Return every entry with its size, the one used last first."""
         seen: set[int] = set()
-        return [_described(self.folder / key, seen) for key in self.keys()]
+        found = []
+        for key in self.keys():
+            with suppress(FileNotFoundError):  # removed by another process
+                found.append(_described(self.folder / key, seen))
+        return found
 
     def prune(self, before: float) -> int:
         """Remove entries that were last used before that Unix time, and return how many.
 
         Damaged and unfinished ones are removed too; an entry in use by a process stays.
         """
-        old = [path for path in self._folders() if path.stat().st_mtime < before]
-        return sum(self.discard(path) for path in old)
+        n_removed = 0
+        for path in self._folders():
+            with suppress(FileNotFoundError):  # removed or renamed by another process
+                if path.stat().st_mtime < before:
+                    n_removed += self.discard(path)
+        return n_removed
 
     def remove_superseded(self, prefix: str, key: str | None) -> None:
         """Remove all entries that begin with `prefix`, except `key`, which replaces them.

@@ -228,6 +228,16 @@ def test_pruning_removes_what_was_not_used_lately(cache):
     assert sorted(path.name for path in cache.folder.iterdir()) == ["locks", "new", "used"]
 
 
+def test_an_entry_that_another_process_removes_meanwhile_is_left_out(cache, monkeypatch):
+    cache.put("a", writing("x"))
+    folders = [cache.folder / "gone", cache.folder / "a"]
+    monkeypatch.setattr(Cache, "keys", lambda _: [path.name for path in folders])
+    assert [entry.path for entry in cache.entries()] == [cache.folder / "a"]
+    monkeypatch.setattr(Cache, "_folders", lambda _: folders)
+    assert cache.prune(time.time() + DAY) == 1
+    assert "a" not in cache
+
+
 def test_superseded_entries_are_removed(cache):
     for key in ("a-1", "a-2", "b-1"):
         cache.put(key, writing(key))
