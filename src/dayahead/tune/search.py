@@ -95,6 +95,7 @@ def search(options: SearchOptions, root: Path) -> Found:
     """
     file = read_search(options.space, root / "searches")
     name = _study_name(options)
+    validated(Params, read_yaml(root / "params.yaml"), "params.yaml")  # no setting is missing
     home = root / ".dayahead" / "tune" / name
     busy = f"the study {name}; wait for it, or name another one with --study"
     with locked(home.with_suffix(".lock"), busy) as lock, TemporaryDirectory() as scratch:

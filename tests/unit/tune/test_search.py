@@ -1,6 +1,7 @@
 """A search from the command line: what is refused, what it writes; experiments are pretended."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -163,6 +164,13 @@ def test_what_does_not_fit_is_refused_before_any_trial(project, options, message
     with pytest.raises(ConfigError, match=message):
         tune(*options)
     assert not (project / "presets").exists()
+
+
+def test_a_setting_that_params_yaml_lacks_is_named(project):
+    params = project / "params.yaml"
+    params.write_text(re.sub(r"(?m)^  split: .*\n", "", params.read_text()))
+    with pytest.raises(ConfigError, match=r"params\.yaml: evaluation\.split: "):
+        tune("mine")
 
 
 def test_a_study_is_worked_on_by_one_process(project):
