@@ -104,7 +104,7 @@ def _certainty(comparison: Comparison, metric: MetricComparison) -> str:
 
 
 def _unit(comparison: Comparison) -> str:
-    """A session has one target, or one after each of its items but the last."""
+    """Return what the targets are called: sessions, where each has one target, or targets."""
     return "sessions" if comparison.n_targets == comparison.n_sessions else "targets"
 
 

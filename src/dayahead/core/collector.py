@@ -20,7 +20,7 @@ def collect_rarely() -> None:
 
 
 def freeze_and_collect_rarely() -> None:
-    """Collect young objects only, nearly always: a collection of all stops a service for a second.
+    """Collect young objects only, nearly always: a full collection halts a service for a second.
 
     A service keeps millions of objects. Those that it has when it starts are never collected.
     """

@@ -7,7 +7,7 @@ UNITS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 """Seconds."""
 _FORM = re.compile(rf"([1-9]\d{{0,6}})({'|'.join(UNITS)})")
 LONGEST: Final = 366 * 86_400
-"""Seconds: a typing error must not stop the clock."""
+"""Seconds; a longer duration is taken for a typing error."""
 
 
 def microseconds_of(duration: str) -> int:

@@ -72,13 +72,13 @@ def folder_written_whole(folder: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text whole."""
+    """Write UTF-8 text atomically."""
     with written_whole(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write JSON whole, indented, keys in the order given; NaN and infinity are refused."""
+    """Write JSON atomically, indented, keys in the order given; NaN and infinity are refused."""
     text = json.dumps(encodable(value), indent=2, allow_nan=False, ensure_ascii=False)
     write_text(path, f"{text}\n")
 
@@ -101,7 +101,7 @@ def read_json(path: Path) -> Any:  # noqa: ANN401
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:
-    """Write a table whole, zstd compressed; the same table always gives the same bytes."""
+    """Write a table atomically, zstd compressed; the same table always gives the same bytes."""
     with written_whole(path) as temporary:
         pq.write_table(
             table,

@@ -271,7 +271,7 @@ def timed_stage(stage: str) -> Iterator[None]:
 
 
 def write_phases(path: Path, rows: Iterable[PhaseRow]) -> None:
-    """Write a table of phases whole."""
+    """Write a table of phases atomically."""
     with written_whole(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([each.name for each in fields(PhaseRow)])

@@ -100,7 +100,7 @@ def _entry_point(name: str) -> EntryPoint:
 
 
 def _kind_of(name: str) -> Kind:
-    """Return what a class or function is, by the methods that core can know."""
+    """Return the kind of a class or function, by its methods: core imports no base class."""
     found = _of_project(name)
     if not isinstance(found, type):
         return "loss"

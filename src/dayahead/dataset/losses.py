@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 LARGE = 0.1
-"""Share above which a loss is said."""
+"""Share of rows or events above which a loss is reported."""
 
 
 def large_losses(stage: str, unit: str, total: int, losses: Mapping[str, int]) -> Iterator[str]:

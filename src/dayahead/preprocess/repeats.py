@@ -1,4 +1,4 @@
-"""Events that say what an earlier one said: sent again, or ruled out by sessions.repeats."""
+"""Repeated events: sent again (sessions.retry_seconds), or dropped by sessions.repeats."""
 
 import numpy as np
 import pyarrow as pa

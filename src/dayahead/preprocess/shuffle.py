@@ -23,7 +23,7 @@ _HASH = "_hash"
 
 
 def hash_values(values: pa.ChunkedArray | pa.Array) -> Hashes:
-    """Hash strings, the same on every machine (SipHash, 64 bits); null is a value like others."""
+    """Hash strings, the same on every machine (SipHash, 64 bits); null has a hash too."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     coded = values.dictionary_encode()

@@ -1,4 +1,4 @@
-"""Events of items that the table of items lacks, or lists too late: said at the terminal."""
+"""Warnings about events of items that the table of items lacks, or lists too late."""
 
 import logging
 

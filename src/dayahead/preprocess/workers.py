@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Workers:
-    """Run tasks; they and this process share a file system."""
+    """An executor of tasks, which shares a file system with this process."""
 
     executor: Executor
     n_threads: int

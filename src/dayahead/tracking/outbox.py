@@ -30,7 +30,7 @@ MLFLOW = "mlflow"
 PIPELINE_RUN = "DAYAHEAD_PIPELINE_RUN"
 """Environment variable with the pipeline run's key, for stages that `dvc` starts by a launcher."""
 NIGHTS_DVC = Path(__file__).parents[1] / "nightly" / "repro.py"
-"""The program by which a night runs DVC."""
+"""The script with which `dayahead nightly` runs DVC."""
 
 
 @cache

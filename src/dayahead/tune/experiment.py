@@ -166,7 +166,7 @@ class Clone:
 def prepared_clones(
     root: Path, home: Path, lock: int, n_clones: int, params: Path
 ) -> Iterator[list[Clone]]:
-    """Prepare clones in `home`, with the settings of a params.yaml; they are removed at the end."""
+    """Prepare clones in `home`, with the settings of a params.yaml; an error leaves them there."""
     clones = [Clone(root, home / f"clone-{number}", lock) for number in range(n_clones)]
     for clone in clones:
         clone.prepare(params)

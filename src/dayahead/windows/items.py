@@ -59,7 +59,7 @@ class ItemTable:
         return np.asarray((start <= time) & (time < end))
 
     def withdrawn(self, time: int) -> NDArray[np.bool_] | None:
-        """Return by catalogue index which items are no more available at a time; None: no item.
+        """Return by catalogue index which items are no longer available at a time; None: no item.
 
         Items above the last one listed are available.
         """
