@@ -49,6 +49,7 @@ class Entry:
     checks: list[dict[str, Any]] = field(default_factory=list)
     """Outcome of each guard (`guards.Check`)."""
     details: dict[str, Any] = field(default_factory=dict)
+    """For a decision: its windows, `metric`, which `metrics` holds, and more."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,14 @@ class State:
     def decisions(self) -> list[Entry]:
         """Decisions, the oldest first."""
         return [entry for entry in self.entries if entry.kind in DECISIONS]
+
+    def values(self, metric: str) -> dict[str, dict[str, float]]:
+        """Return a metric by window and model; a window that was decided again has its newest.
+
+        Decisions in histories of older versions do not say which metric they hold: any.
+        """
+        found = (e for e in self.decisions if e.details.get("metric", metric) == metric)
+        return {entry.window: entry.metrics for entry in found if entry.metrics}
 
     @property
     def action(self) -> Entry | None:

@@ -110,7 +110,7 @@ class Night(Served):
         accepted = {guard: state.accepted(guard, limit) for guard, limit in limits.items()}
         refresh = Refresh(self.root, folder, params, refused, accepted, self.open)
         refresh.require_newest()
-        details |= refresh.counting
+        details |= {"metric": params.nightly.metric} | refresh.counting
         name = model_name(refresh.models, newest.name)
         checks += refresh.checks(self._older_model(state, folder, champion))
         checks.append(_withdrawn_check(name, state))

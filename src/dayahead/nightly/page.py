@@ -78,7 +78,7 @@ def _shown(state: State, config: NightlyConfig, clock: Clock, position: int) -> 
 
 def _chart(state: State, metric: str) -> Markup | None:
     """Draw the metric by window: the champion's, and in grey the counting baselines'."""
-    known = {e.window: e.metrics for e in state.entries if e.metrics}
+    known = state.values(metric)
     windows = sorted(known)[-N_DRAWN:]
     if len(windows) < 2:  # noqa: PLR2004
         return None

@@ -75,12 +75,14 @@ def _change(value: float, other: float, more: str, less: str) -> str:
 def quality_of(state: State, entry: Entry, metric: str, n_windows: int) -> Quality | None:
     """Compare the metric of an entry with that of up to `n_windows` windows before it.
 
-    None where the entry has no metric, as that of a refused night.
+    None where the entry has no metric, as that of a refused night. `metric` is that of entries that
+    do not say which they have.
     """
     if CHAMPION not in entry.metrics:
         return None
-    known = {e.window: e.metrics[CHAMPION] for e in state.decisions if CHAMPION in e.metrics}
-    before = [(w, known[w]) for w in sorted(known) if w < entry.window][-n_windows:]
+    metric = entry.details.get("metric", metric)
+    known = state.values(metric)
+    before = [(w, known[w][CHAMPION]) for w in sorted(known) if w < entry.window][-n_windows:]
     others = {name: v for name, v in entry.metrics.items() if name != CHAMPION}
     best = max(others, key=lambda name: others[name], default=None)
     return Quality(

@@ -6,10 +6,11 @@ from dayahead.nightly.history import Entry, State
 from dayahead.nightly.quality import quality_of, quality_of_published
 
 
-def night(day, champion, kind="published", **baselines):
+def night(day, champion, kind="published", metric=None, **baselines):
     window = f"2026-01-0{day}"
     metrics = {"champion": champion, **baselines} if kind != "refused" else {}
-    return Entry(kind=kind, why="", window=window, metrics=metrics, details={"windows": [window]})
+    details = {"windows": [window]} | ({"metric": metric} if metric else {})
+    return Entry(kind=kind, why="", window=window, metrics=metrics, details=details)
 
 
 def quality(*nights, n=3):
@@ -47,6 +48,18 @@ def test_a_window_that_was_decided_again_counts_once_with_its_newest_figure():
     found = quality(night(1, 0.1), night(2, 0.9, "held"), night(2, 0.2), night(3, 0.3))
     assert found.before == ("2026-01-02", 0.2)
     assert found.usual == pytest.approx(0.15)
+
+
+def test_values_of_another_metric_are_not_compared():
+    """Nights before a change of nightly.metric; those of older versions do not say by which."""
+    recall = night(2, 0.6, metric="recall_at_20")
+    nights = [night(1, 0.3), recall, night(3, 0.2, metric="ndcg_at_20")]
+    found = quality(*nights)
+    assert (found.before, found.n_usual) == (("2026-01-01", 0.3), 1)
+    found = quality_of(State(nights), recall, "ndcg_at_20", 3)
+    assert str(found).startswith("Recall@20 0.6000 in 2026-01-02: 100.0% up from 2026-01-01")
+    found = quality_of(State(nights[1:]), nights[2], "ndcg_at_20", 3)
+    assert str(found) == "NDCG@20 0.2000 in 2026-01-03, the first window"
 
 
 def test_a_refused_night_has_none():
