@@ -45,8 +45,9 @@ def preset_options(name: str, folder: Path, params: Path) -> list[str]:
     Raises:
         ConfigError: no such preset, or it does not fit the settings.
     """
-    changed = preset_settings(name, folder)
-    validated(Params, merged(read_yaml(params), changed), str(folder / f"{name}.yaml"))
+    changed, base = preset_settings(name, folder), read_yaml(params)
+    validated(Params, base, str(params))
+    validated(Params, merged(base, changed), str(folder / f"{name}.yaml"))
     return options_of(changed)
 
 
@@ -54,7 +55,7 @@ def preset_settings(name: str, folder: Path) -> Settings:
     """Return the settings of a preset in `folder`, by their names.
 
     Raises:
-        ConfigError: there is no such preset.
+        ConfigError: there is no such preset, or its file holds no sections of settings.
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():
@@ -66,7 +67,8 @@ def preset_settings(name: str, folder: Path) -> Settings:
             else f"expected one of {', '.join(known)}"
         )
         raise ConfigError(f"{path}: no such preset; {found}")
-    return flattened(read_yaml(path))
+    # Validated, as YAML reads a date without quotes as one, which is no text of an option.
+    return flattened(validated(dict[str, Any], read_yaml(path), str(path)))
 
 
 def options_of(settings: Mapping[str, Any]) -> list[str]:

@@ -127,6 +127,26 @@ def test_a_preset_becomes_options_and_leaves_params_yaml_alone(tmp_path):
     )
 
 
+def test_a_date_of_a_preset_needs_no_quotes(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "row.yaml").write_text("window:\n  last: 2026-01-06\n")
+    found = preset_options("mine/row", tmp_path, ROOT / "params.yaml")
+    assert found == ["-Swindow.last=2026-01-06"]
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "- model\n", "gpt2\n"])
+def test_a_file_without_settings_is_named(tmp_path, text):
+    (tmp_path / "mine").mkdir()
+    preset, params = tmp_path / "mine" / "row.yaml", tmp_path / "params.yaml"
+    preset.write_text(text)
+    with pytest.raises(ConfigError, match=r"^\S*mine/row\.yaml: \(top level\): "):
+        preset_options("mine/row", tmp_path, ROOT / "params.yaml")
+    preset.write_text("model:\n  n_layer: 3\n")
+    params.write_text(text)
+    with pytest.raises(ConfigError, match=r"^\S*params\.yaml: \(top level\): "):
+        preset_options("mine/row", tmp_path, params)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
