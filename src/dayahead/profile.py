@@ -14,7 +14,7 @@ from dayahead.windows.folder import WindowFolder
 
 DEFAULT_INDEX = 2
 """Index of the window that is profiled by default: the first ones differ, because model and
-optimizer are new."""
+optimizer are new. A later one is taken where its model would not be evaluated."""
 
 
 def profile_fit(params: Params, root: Path, into: Path) -> Path:
@@ -34,16 +34,18 @@ def profile_fit(params: Params, root: Path, into: Path) -> Path:
             f"another folder (--into build/profile)"
         )
     folder = root / "data" / "windows"
-    windows, _ = select_windows(WindowFolder(folder), params)
+    windows, evaluated = select_windows(WindowFolder(folder), params)
     names = [window.name for window in windows]
-    index = min(DEFAULT_INDEX, len(names) - 2)
+    first = names.index(evaluated[0].name)  # a study needs one that is evaluated
+    index = max(min(DEFAULT_INDEX, len(names) - 2), first - 1)
     if params.profile.window is not None:
         index = names.index(params.profile.window)
     is_last = index == len(names) - 1
     short = replace(
         params,
         profile=replace(params.profile, window=names[index]),
-        window=replace(params.window, last=names[index + (not is_last)]),
+        window=replace(params.window, last=names[max(index + (not is_last), first)]),
+        evaluation=replace(params.evaluation, attention_of=()),  # of sessions in any window
         training=replace(params.training, fit_last=is_last),
     )
     with tempfile.TemporaryDirectory(prefix="dayahead-") as models:

@@ -7,6 +7,8 @@ from dayahead.__main__ import app
 from dayahead.core.errors import ConfigError
 from dayahead.core.phases import read_phases
 from dayahead.profile import profile_fit
+from dayahead.train.checks import select_windows
+from dayahead.windows.folder import WindowFolder
 from support.tiny_settings import tiny_params
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
 
@@ -39,6 +41,27 @@ def test_only_the_windows_that_it_takes_are_run(project, window, last):
     evaluated = sorted(path.stem for path in (project / "build" / "ranks").iterdir())
     assert evaluated == [day(number) for number in range(1, last + 1)]
     assert bytes_in(project / "results") == {}
+
+
+@pytest.mark.parametrize(("window", "last"), [(None, day(4)), (day(1), day(4)), (day(3), day(4))])
+def test_a_window_is_evaluated_that_no_statistic_was_fitted_on(project, monkeypatch, window, last):
+    write_window_folder(project / "data" / "windows", markov_days(6, 40, 15), fitted_on=4)
+    studies = []
+    monkeypatch.setattr("dayahead.profile.train", studies.append)
+    profiled(project, window=window)
+    [params] = [study.params for study in studies]
+    assert (params.profile.window, params.window.last) == (window or day(3), last)
+    assert select_windows(WindowFolder(project / "data" / "windows"), params)
+
+
+def test_sessions_of_later_windows_may_be_those_of_attention(project, monkeypatch):
+    params = tiny_params({"evaluation": {"attention_of": ["4-000000"], "split": "all"}})
+    studies = []
+    monkeypatch.setattr("dayahead.profile.train", studies.append)
+    profile_fit(params, project, project / "build")
+    [short] = [study.params for study in studies]
+    assert short.window.last == day(3)
+    assert select_windows(WindowFolder(project / "data" / "windows"), short)
 
 
 @pytest.mark.slow
