@@ -15,6 +15,7 @@ LAUNCH = "DAYAHEAD_LAUNCH"
 """Environment variable with a launcher command, by which a stage replaces itself."""
 FIRST_PORT, N_PORTS = 61_440, 4_096
 """Default ports, chosen by the job id: above the range that Linux assigns to clients."""
+LAST_PORT = 65_535
 _VARIABLES = {
     "torchrun": ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     "mpirun": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -78,9 +79,9 @@ def exec_launcher(environ: Mapping[str, str]) -> None:
     gets `environ` without DAYAHEAD_LAUNCH.
 
     Raises:
-        ConfigError: the program is not found.
+        ConfigError: the program is not found, or a quotation is not closed.
     """
-    words = shlex.split(environ.get(LAUNCH, ""))
+    words = _words(environ.get(LAUNCH, ""))
     if not words or launch_info(environ) is not None:
         return
     python = [] if Path(words[0]).name == "torchrun" else [sys.executable]  # torchrun adds its own
@@ -90,6 +91,16 @@ def exec_launcher(environ: Mapping[str, str]) -> None:
     except FileNotFoundError:
         raise ConfigError(
             f"{LAUNCH}: there is no program {words[0]} here; name one, or unset {LAUNCH}"
+        ) from None
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise ConfigError(
+            f"{LAUNCH}: {command!r}: {error}; expected a command as a shell reads it, such as "
+            f"'srun -n 4'"
         ) from None
 
 
@@ -125,7 +136,13 @@ def _address(environ: Mapping[str, str], launcher: str) -> str:
 
 def _port(environ: Mapping[str, str], launcher: str) -> int:
     if "MASTER_PORT" in environ or launcher not in _JOB_ID:
-        return _number(environ, "MASTER_PORT", "`export MASTER_PORT=<a free port of MASTER_ADDR>`")
+        cure = "`export MASTER_PORT=<a free port of MASTER_ADDR>`"
+        port = _number(environ, "MASTER_PORT", cure)
+        if not 0 < port <= LAST_PORT:
+            raise ConfigError(
+                f"environment: MASTER_PORT is {port}, expected 1 to {LAST_PORT}; {cure}"
+            )
+        return port
     job = ".".join(environ.get(name, "") for name in _JOB_ID[launcher])
     return FIRST_PORT + zlib.crc32(job.encode()) % N_PORTS
 

@@ -126,6 +126,8 @@ def test_only_rank_0_is_not_secondary():
         (without(TORCHRUN, "RANK"), r"RANK is not set.* RANK and WORLD_SIZE together"),
         (without(TORCHRUN, "MASTER_ADDR"), r"`export MASTER_ADDR=<host of rank 0>`"),
         (without(TORCHRUN, "MASTER_PORT"), r"`export MASTER_PORT="),
+        (TORCHRUN | {"MASTER_PORT": "0"}, r"MASTER_PORT is 0, expected 1 to 65535; `export"),
+        (TORCHRUN | {"MASTER_PORT": "70000"}, r"MASTER_PORT is 70000, expected 1 to 65535; `exp"),
         (TORCHRUN | {"RANK": "4"}, r"RANK is 4, expected 0 to WORLD_SIZE - 1 = 3"),
         (TORCHRUN | {"WORLD_SIZE": "four"}, r"WORLD_SIZE is 'four', expected a number"),
         (without(OPEN_MPI, "OMPI_COMM_WORLD_SIZE"), r"OMPI_COMM_WORLD_SIZE is not set"),
@@ -187,6 +189,12 @@ def test_torchrun_adds_python_itself(executed):
 def test_no_launcher_is_executed_without_a_name_or_inside_one(executed, environ):
     exec_launcher(environ)
     assert executed == []
+
+
+def test_a_quotation_that_is_not_closed_raises():
+    message = rf"{LAUNCH}: .*cpu-bind='map.*: No closing quotation; expected a command"
+    with pytest.raises(ConfigError, match=message):
+        exec_launcher({LAUNCH: "srun --cpu-bind='map cpu -n 4"})
 
 
 def test_an_unknown_launcher_raises():
