@@ -139,6 +139,10 @@ def serve(  # noqa: PLR0913, PLR0917
     from dayahead.serve.model_source import ModelSource
     from dayahead.serve.service import Service
 
+    if not live and (follow or clock != "wall"):
+        raise ConfigError(
+            "serve: --follow and --clock events need --live; add it, or leave them out"
+        )
     limits = _limits(context.params)
     _set_up(limits.connections, threads)
     source, trial = ModelSource.chosen(models, published), _trial(against, share)

@@ -312,6 +312,13 @@ def test_a_model_without_ticks_is_not_served_live(published, tmp_path, monkeypat
     assert "does not count clicks between two fits" in str(result.exception)
 
 
+@pytest.mark.parametrize("options", [["--follow", "clicks.jsonl"], ["--clock", "events"]])
+def test_options_of_events_are_refused_without_live(options):
+    result = CliRunner().invoke(app, ["serve", "--models", "nowhere", "--port", "0", *options])
+    assert isinstance(result.exception, ConfigError)
+    assert "--follow and --clock events need --live" in str(result.exception)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
