@@ -41,8 +41,9 @@ def list_cache(
 ) -> None:
     """List the cached results of finished work, their size and last use; share them."""
     if context.invoked_subcommand is not None:
-        if prune is not None:
-            raise ConfigError(f"cache: --prune does not go with {context.invoked_subcommand}")
+        if prune is not None or undelivered:
+            option = "--undelivered" if prune is None else "--prune"
+            raise ConfigError(f"cache: {option} does not go with {context.invoked_subcommand}")
         return
     if prune is not None:
         _prune(prune, undelivered=undelivered)

@@ -79,9 +79,10 @@ def test_pruning_removes_the_records_that_trackers_have_and_names_the_others(roo
         CliRunner().invoke(app, ["cache", "--undelivered"], catch_exceptions=False)
 
 
-def test_pruning_goes_with_no_push():
-    with pytest.raises(ConfigError, match="--prune does not go with push"):
-        CliRunner().invoke(app, ["cache", "--prune", "3", "push"], catch_exceptions=False)
+@pytest.mark.parametrize("options", [["--prune", "3"], ["--undelivered"]])
+def test_pruning_goes_with_no_push(options):
+    with pytest.raises(ConfigError, match=f"{options[0]} does not go with push"):
+        CliRunner().invoke(app, ["cache", *options, "push"], catch_exceptions=False)
 
 
 @pytest.fixture
