@@ -65,8 +65,11 @@ def _difference(params: Mapping[str, Any], lock: Mapping[str, Any]) -> str:
 def _locked(lock: Mapping[str, Any]) -> Settings:
     """Return the settings that the stages of dvc.lock ran with, by name."""
     found: Settings = {}
-    for stage in lock.get("stages", {}).values():
-        found |= flattened(stage.get("params", {}).get(PARAMS, {}))
+    try:
+        for stage in lock.get("stages", {}).values():
+            found |= flattened(stage.get("params", {}).get(PARAMS, {}))
+    except AttributeError:  # a part is no mapping: DVC refuses this file
+        return {}
     return found
 
 

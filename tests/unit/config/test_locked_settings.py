@@ -94,6 +94,17 @@ def test_a_lock_that_says_nothing_is_compared_with_nothing(project, text):
     assert [*disagreements(project)] == []
 
 
+@pytest.mark.parametrize(
+    "stages", [None, [], {"train": None}, {"train": {"params": {"params.yaml": None}}}]
+)
+def test_a_lock_with_parts_missing_is_compared_with_nothing(project, stages):
+    write_json(project / "dvc.lock", {"schema": "2.0", "stages": stages})
+    assert [*disagreements(project)] == []
+    commit(project, "dvc.lock")
+    assert [*disagreements(project)] == []
+    assert committed_dataset(project) is None
+
+
 def test_a_folder_without_git_has_no_commit(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     (tmp_path / "params.yaml").write_text(PARAMS)
