@@ -27,7 +27,7 @@ COLUMNS = {"ndcg_at_20": "NDCG@20", "recall_at_20": "recall@20"}
 COUNTED = ("popularity", "own", "transitions", "cooccurrence")
 """Baselines whose figures are the same on every machine."""
 STAMPS = (".uv-ready", ".ready", ".dev-ready")
-"""Of the Makefile, in its order; with new ones it does not set up, and change, this environment."""
+"""Stamp files of the Makefile, in its order: touched, make leaves this environment as it is."""
 
 
 def clone_project(folder: Path) -> None:

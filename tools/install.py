@@ -27,7 +27,7 @@ UNSAID = re.compile(
     r" *([-+~]|Downloaded|Built) |(Using Python|Resolved|Checked|Audited|Prepared|Uninstalled) "
     r"|warning: Failed to hardlink| +If (the cache|this is)"
 )
-"""Lines of uv about single packages, about milliseconds, and about how it copies."""
+"""Lines of uv that are not printed: single packages, short durations, how files are copied."""
 NOT_THERE = "No solution found"
 NOT_REACHED = re.compile(f"{NOT_THERE}|Failed to fetch|Request failed")
 
@@ -75,7 +75,7 @@ def has_gpu() -> bool:
 
 
 def installed_torch(environment: Path) -> str | None:
-    """Return for what the torch of an environment is built: cpu or cuda."""
+    """Return what an environment's torch is built for, cpu or cuda; None without torch."""
     found = [folder.name for folder in environment.glob("lib/*/site-packages/torch-*.dist-info")]
     return None if not found else "cpu" if "+cpu" in found[0] else "cuda"
 
@@ -112,7 +112,7 @@ def install(environment: Path, *arguments: str) -> None:
     """Run `uv pip install` of exactly these; print what takes time.
 
     Raises:
-        UvError: uv's.
+        UvError: uv failed.
     """
     # Not as this project, whose `[tool.uv]` overrides versions: peers have versions of their own.
     where = ("--project", ROOT.anchor)

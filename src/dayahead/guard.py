@@ -25,7 +25,7 @@ def start_guarded(
     output: IO[Any],
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a command that ends with this process, or when the process's stdin is closed.
+    """Start a command that ends with this process, or when the returned one's stdin is closed.
 
     Its stdout and stderr go to `output`.
     """

@@ -1,4 +1,4 @@
-"""presets/: settings of published results by data set, and ablations of `memory`; searches/."""
+"""Presets as options of DVC, and the names of the files in presets/, searches/ and studies/."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A profile of one fit of the study in params.yaml, aside from its results."""
+"""A profile of one fit of the study in params.yaml; results/ stays as it is."""
 
 import tempfile
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What verbs that print results say where params.yaml and dvc.lock disagree."""
+"""The warning beside printed results that params.yaml and dvc.lock disagree."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`dayahead estimate`: what a study will take on this machine."""
+"""`dayahead estimate`: the time and memory that a study needs."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`dayahead inspect`: an unknown log to a data set file."""
+"""`dayahead inspect`: a data set file for an unknown log."""
 
 import re
 from pathlib import Path

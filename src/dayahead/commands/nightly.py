@@ -87,7 +87,7 @@ def retried_later() -> Iterator[None]:
 
 
 def _reported(night: "Night", outcome: "Outcome", *, as_json: bool, commit: bool) -> int:
-    """Print how a night ended, and promote a winner if asked to; return the exit status."""
+    """Print how a night ended, and with `commit` promote a winner; return the exit status."""
     if outcome.outcome == "won" and commit:
         print(_promoted(outcome.challenger, commit=True))
         why = f"{outcome.challenger} won and is promoted"

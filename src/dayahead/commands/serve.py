@@ -159,7 +159,7 @@ def serve(  # noqa: PLR0913, PLR0917
 
 
 def _limits(given: Mapping[str, Any]) -> Limits:
-    """Return the limits of a command line: `sessions` is --max-sessions."""
+    """Return the limits that the options set: `sessions` is --max-sessions."""
     names = ("sessions", "events", "fields", "top_k", "entries", "waiting", "connections")
     return Limits(
         body_bytes=given["max_body_mib"] * MIB,
@@ -186,7 +186,7 @@ def _trial(against: Path | None, share: float | None) -> "Trial | None":
 def _feed(
     events_log: str, time: "Clock", keep_hours: int, followed: Sequence[Path]
 ) -> Iterator["NewFeed"]:
-    """Open a log of events; yield what makes a feed of it."""
+    """Open the event log; yield a factory of live feeds that read it."""
     from dayahead.serve.event_file import EventFile
     from dayahead.serve.live_feed import LiveFeed
 

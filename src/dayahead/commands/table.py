@@ -70,7 +70,7 @@ def table(  # noqa: PLR0913, PLR0917
 
 
 def check_level(level: float) -> None:
-    """Raise ConfigError for what is no level of a test."""
+    """Raise ConfigError unless a significance level is between 0 and 1."""
     if not 0 < level < 1:
         raise ConfigError(f"--level {level}: expected a number between 0 and 1, such as 0.05")
 
@@ -86,7 +86,7 @@ def show(found: "ResultTable", text: str, output: Path | None) -> None:
 
 
 def chosen_metrics(names: str | None) -> "list[str] | EvaluationConfig":
-    """Return the metrics that a command line names, by default the section evaluation."""
+    """Return the metrics of --metrics, or the section evaluation if there are none."""
     if names is not None:
         return [name.strip() for name in names.split(",")]
     return load_params(project_root() / "params.yaml").evaluation

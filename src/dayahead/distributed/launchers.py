@@ -12,7 +12,7 @@ from pathlib import Path
 from dayahead.core.errors import ConfigError
 
 LAUNCH = "DAYAHEAD_LAUNCH"
-"""Environment variable with a launcher command, by which a stage replaces itself."""
+"""Environment variable: the launcher command that the stage `train` executes in its place."""
 FIRST_PORT, N_PORTS = 61_440, 4_096
 """Default ports, chosen by the job id: above the range that Linux assigns to clients."""
 LAST_PORT = 65_535

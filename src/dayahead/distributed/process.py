@@ -21,8 +21,8 @@ from dayahead.distributed.openmp import watch_cores
 T = TypeVar("T")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES, KEPT_BYTES_LARGE = 2**30, 2**26
-"""Bytes of the largest tensor whose pages malloc keeps when it is freed: in general, and where it
-is short of memory, as items are sharded or windows streamed."""
+"""Bytes of the largest tensor whose pages malloc keeps when it is freed: in general, and where
+memory is short, because items are sharded or windows streamed."""
 KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 """Capacities of oneDNN's cache and of torch's own before it, which oneDNN and torch read once."""
 CACHED_KERNELS = "128"
@@ -85,13 +85,13 @@ class Process:
     def in_turns(
         self, own: Iterator[Sequence[Tensor]], sizes: Sequence[int]
     ) -> Iterator[Sequence[Tensor]]:
-        """Yield results on every process, each computed by one: rank r has r, r + world size, ...
+        """Yield all results on every process; rank r computes r, r + world size, ...
 
         A collective for each turn, so that no process holds more than one turn's results.
 
         Args:
             own: this process's results, of some tensors each.
-            sizes: rows of every result, as many for each process.
+            sizes: rows of every result; a multiple of the world size in number.
         """
         world_size = self.rank.world_size
         if world_size == 1:

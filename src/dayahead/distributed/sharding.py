@@ -20,7 +20,9 @@ from dayahead.distributed.collectives import TIMEOUT, Collectives, Sizes
 from dayahead.distributed.process import Rank
 
 Exchange = tuple[Sizes, Sizes, Collectives]
+"""Numbers of values sent to and received from each rank."""
 Gather = tuple[Sizes | None, int, torch.dtype, Collectives]
+"""Number of values of each rank, if known; own rank; dtype in which values are sent."""
 CHUNK_BYTES = 2**24
 """Bytes of rows, over all processes, exchanged at once when a table is written or read."""
 

@@ -31,7 +31,7 @@ class Report:
             self.present[entry[0]] += 1
 
     def add_entry(self, entry: Entry) -> None:
-        """Count an entry that is whole now."""
+        """Count an entry that was sent or fetched."""
         with self._lock:
             self.moved[entry[0]] += 1
 
