@@ -139,23 +139,23 @@ def serve(  # noqa: PLR0913, PLR0917
     from dayahead.serve.model_source import ModelSource
     from dayahead.serve.service import Service
 
+    _require_live(live=live, follow=follow, clock=clock)
+    limits = _limits(context.params)
+    _set_up(limits.connections, threads)
+    source, trial = ModelSource.chosen(models, published), _trial(against, share)
+    time = clock_of(clock)
+    opened = _feed(events_log, time, keep_hours, follow or []) if live else nullcontext()
+    logged = _list_log(time, list_days) if log_lists else nullcontext()
+    with _listening(host, port) as listening, opened as feed, logged as lists:
+        service = Service(source, cold_start, reload_seconds, limits, feed, trial, lists)
+        _run(service, listening, host)
+
+
+def _require_live(*, live: bool, follow: Sequence[Path] | None, clock: str) -> None:
     if not live and (follow or clock != "wall"):
         raise ConfigError(
             "serve: --follow and --clock events need --live; add it, or leave them out"
         )
-    limits = _limits(context.params)
-    _set_up(limits.connections, threads)
-    source, trial = ModelSource.chosen(models, published), _trial(against, share)
-    time = clock_of(clock if live else "wall")
-    opened = _feed(events_log, time, keep_hours, follow or []) if live else nullcontext()
-    logged = (
-        closing(ListLog(Path(DEFAULT_LISTS), time, 86_400 * list_days))
-        if log_lists
-        else nullcontext()
-    )
-    with _listening(host, port) as listening, opened as feed, logged as lists:
-        service = Service(source, cold_start, reload_seconds, limits, feed, trial, lists)
-        _run(service, listening, host)
 
 
 def _limits(given: Mapping[str, Any]) -> Limits:
@@ -180,6 +180,11 @@ def _trial(against: Path | None, share: float | None) -> "Trial | None":
     if against is None or share is None:
         return None
     return Trial(ModelSource(against, is_published=is_published(against)), share)
+
+
+def _list_log(time: "Clock", days: int) -> "closing[ListLog]":
+    """Open the log of the lists that are shown, which keeps them for so many days."""
+    return closing(ListLog(Path(DEFAULT_LISTS), time, 86_400 * days))
 
 
 @contextmanager
