@@ -54,13 +54,33 @@ def find_paths(records: Iterable[Mapping[str, Any]]) -> Paths:
                 inner = lists.setdefault(path, Counter())
                 for element in value:
                     is_record = isinstance(element, dict)
-                    each = _leaves(element, f"{path}.") if is_record else [(path, element)]
-                    inner.update(name for name, leaf in each if not isinstance(leaf, list))
+                    _count(inner, _leaves(element, f"{path}.") if is_record else [(path, element)])
             else:
-                plain[path] += 1
+                _count(plain, [(path, value)])
+    plain = _without_null_records(plain, lists)
+    lists = {path: _without_null_records(inner, ()) for path, inner in lists.items()}
     explode = _event_list(plain, lists)
     names = [*plain, *(lists[explode] if explode else ())]
     return Paths(names, explode, list(_findings(explode, lists)))
+
+
+def _count(found: Counter[str], leaves: Iterable[tuple[str, Any]]) -> None:
+    """Count the values at each path that are not null; a list counts at a path below its own."""
+    for path, value in leaves:
+        found[f"{path}.[]" if isinstance(value, list) else path] += value is not None
+
+
+def _without_null_records(found: Counter[str], lists: Iterable[str]) -> Counter[str]:
+    """Leave out lists, and paths that are null wherever they are no list or record."""
+    within = [*found, *(f"{path}.[]" for path in lists)]
+    return Counter(
+        {
+            path: n
+            for path, n in found.items()
+            if not path.endswith(".[]")
+            and (n or not any(other.startswith(f"{path}.") for other in within))
+        }
+    )
 
 
 def _leaves(value: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:

@@ -3,7 +3,7 @@
 import codecs
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dayahead.core.errors import ConfigError, SourceError
@@ -114,11 +115,24 @@ def _of_parquet(path: Path, raw: RawFile, packing: str) -> Sample | None:
         file = pq.ParquetFile(stream)
         first = next(file.iter_batches(batch_size=RECORDS), None)
         records = first.to_pylist() if first is not None else []
+        records = [_without_null_records(each, file.schema_arrow) for each in records]
     none = Finding("source.encoding", "utf-8", "certain", "parquet")
     longer = max(1.0, file.metadata.num_rows / ROWS)
     return (
         Sample(path, raw.name, packing, "parquet", "", records, none, longer) if records else None
     )
+
+
+def _without_null_records(record: dict[str, Any], fields: Iterable[pa.Field]) -> dict[str, Any]:
+    """Leave out the records and lists that are null: their values do not say what they are."""
+    found = {}
+    for field in fields:
+        value = record[field.name]
+        if value is not None and pa.types.is_struct(field.type):
+            value = _without_null_records(value, field.type)
+        if value is not None or not pa.types.is_nested(field.type):
+            found[field.name] = value
+    return found
 
 
 def _start(raw: RawFile, limit: int) -> bytes:

@@ -107,6 +107,49 @@ def test_parquet_is_read_with_its_types(tmp_path):
     assert (found.dataset.time.column, found.dataset.time.unit) == ("t", "text")
 
 
+def nullable_records():
+    """Clicks with a record and a list that are null in two of three, the first ones included."""
+    lines = log_lines(row='{{"uid": "{user}", "item": {item}, "ts": {second}}}').splitlines()
+    for number, line in enumerate(lines):
+        has_both = number % 3 == 2
+        yield json.loads(line) | {
+            "geo": {"town": f"t{number % 4}", "area": {"code": 7}} if has_both else None,
+            "tags": ["a", "b"] if has_both else None,
+        }
+
+
+def test_records_and_lists_of_json_may_be_null(tmp_path):
+    text = "".join(json.dumps(row) + "\n" for row in nullable_records())
+    found = inspected(tmp_path, text, name="log.jsonl")
+    assert found.found.read.startswith("120 rows, ")
+    names = [name for name, *_ in found.found.columns]
+    assert names == ["uid", "item", "ts", "geo.town", "geo.area.code"]
+    assert "unreadable" not in found.found.text
+
+
+@pytest.mark.parametrize(
+    ("n_records", "of_geo"), [(2000, ["geo.town", "geo.area.code"]), (2, [])]
+)  # fmt: skip
+def test_records_and_lists_of_parquet_may_be_null(tmp_path, monkeypatch, n_records, of_geo):
+    monkeypatch.setattr("dayahead.inspection.sample.RECORDS", n_records)
+    pq.write_table(pa.Table.from_pylist(list(nullable_records())), tmp_path / "log.parquet")
+    found = inspected(tmp_path, (tmp_path / "log.parquet").read_bytes(), name="log.parquet")
+    assert found.found.read.startswith("120 rows, ")
+    assert [name for name, *_ in found.found.columns] == ["uid", "item", "ts", *of_geo]
+
+
+def test_null_records_in_a_list_of_events_are_no_columns(tmp_path):
+    rows = [
+        {"uid": row["uid"], "ts": row["ts"], "events": [
+            {"item": row["item"], "geo": row["geo"], "tags": row["tags"]}]}
+        for row in nullable_records()
+    ]  # fmt: skip
+    found = inspected(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), name="log.jsonl")
+    assert found.found.read.startswith("120 rows, ")
+    names = [name for name, *_ in found.found.columns]
+    assert names == ["uid", "ts", "events.item", "events.geo.town", "events.geo.area.code"]
+
+
 def test_columns_that_differ_by_file_are_named(tmp_path):
     other = log_lines(
         header="time,item,session,page", row="{when:%Y-%m-%dT%H:%M:%SZ},{item},s{visit},/"
