@@ -43,6 +43,7 @@ def inspect_log(given: Sequence[str], name: str, items: Sequence[str] = ()) -> I
         SourceError: no file matches, one is damaged, or this is no log.
         ConfigError: a file is not on this machine.
     """
+    given = [each.removeprefix("file://") for each in given]
     paths = local_files(given)
     samples = _samples(paths)
     table = read_table(samples, str(paths[0]))
@@ -76,6 +77,7 @@ def _items(
     given: Sequence[str], log: Table, keys: Keys, time: TimeConfig, taken: Features
 ) -> tuple[list[Finding], list[str]]:
     """Return the findings about a table of items, and the section `items`."""
+    given = [each.removeprefix("file://") for each in given]
     paths = local_files(given)
     samples = _samples(paths)
     table = read_table(samples, str(paths[0]))

@@ -167,6 +167,13 @@ def test_many_files_of_a_folder_are_named_by_a_glob(tmp_path):
     assert "of 4 files" in found.found.read
 
 
+def test_a_file_url_is_written_as_its_path(tmp_path):
+    (tmp_path / "log.csv").write_text(CSV)
+    found = inspect_log([f"file://{tmp_path}/log.csv"], "mine", [f"file://{tmp_path}/*.csv"])
+    assert f'  - "{tmp_path}/log.csv"\n' in found.text
+    assert f'    - "{tmp_path}/*.csv"\n' in found.text
+
+
 def test_rows_that_cannot_be_read_are_allowed_for(tmp_path):
     found = inspected(tmp_path, CSV.replace("s7,", "oops\ns7,"))
     assert 0.025 < found.dataset.quality.unreadable < 0.1
