@@ -78,13 +78,13 @@ def find_time(table: Table) -> tuple[Reading, set[str], list[Finding]]:
 def read(column: Column) -> Reading | None:
     """Read a column as times in the first unit or format that fits; None: in none."""
     time = TimeConfig(column=column.name)
+    if not column.n:
+        return None
     if column.kind == "time":
         try:
             return _reading(column, time, column.values)
         except pa.ArrowException:
             return None
-    if not column.n:
-        return None
     values = column.distinct
     if column.kind in ("int", "number") and (unit := _unit_of(values, column)):
         return _reading(column, replace(time, unit=unit), values)

@@ -150,6 +150,13 @@ def test_null_records_in_a_list_of_events_are_no_columns(tmp_path):
     assert names == ["uid", "ts", "events.item", "events.geo.town", "events.geo.area.code"]
 
 
+def test_a_column_of_times_without_any_is_none(tmp_path):
+    rows = pa.table({"user": ["a", "b"], "item": [1, 2], "time": pa.nulls(2, pa.timestamp("us"))})
+    pq.write_table(rows, tmp_path / "log.parquet")
+    with pytest.raises(DayaheadError, match="no column holds times"):
+        inspect_log([str(tmp_path / "log.parquet")], "mine")
+
+
 def test_columns_that_differ_by_file_are_named(tmp_path):
     other = log_lines(
         header="time,item,session,page", row="{when:%Y-%m-%dT%H:%M:%SZ},{item},s{visit},/"
