@@ -121,6 +121,7 @@ def repeated(table: Table, keys: Keys, times: _Ints) -> dict[str, int]:
     items = table.columns[keys.item].codes[order]
     after = (np.diff(sessions[order]) == 0) & (sessions[order][1:] >= 0) & (np.diff(items) == 0)
     by_act = times[np.lexsort((times, acts))]
+    same &= by_act[:-1] != NEVER  # from there the difference would overflow
     return {
         "equal": table.n_rows - int(every.max(initial=-1)) - 1,
         "retried": int((same & (np.diff(by_act) <= _RETRY)).sum()),

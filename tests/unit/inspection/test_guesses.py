@@ -211,6 +211,13 @@ def test_what_occurs_twice_is_counted(tmp_path):
     assert found.dataset.sessions.repeats.rule == "keep"
 
 
+def test_clicks_without_a_time_are_none_sent_again(tmp_path):
+    lines = log_lines(row="s{visit},{item},{second}").splitlines()
+    none = [f"s{visit},{item}," for visit, item, _ in (line.split(",") for line in lines[:4])]
+    found = inspected(tmp_path, "\n".join([HEADER, *lines, *none, *none]))
+    assert "sessions.retry_seconds" not in {each.key for each in found.found.findings}
+
+
 def test_items_that_are_missing_are_allowed_for(tmp_path):
     lines = log_lines(row="s{visit},{item},{second}").splitlines()
     rows = [line.replace(",500,", ",NULL,") for line in lines]
