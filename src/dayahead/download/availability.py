@@ -30,7 +30,8 @@ def to_limits(values: pa.Array, time: TimeConfig) -> Times:
         return to_times(values, time)
     values = pc.if_else(pc.starts_with(values, _NONE), None, values)
     if time.formats:
-        short = [_CLOCK.sub("", form) for form in time.formats]
+        # Where the clock comes first, nothing would be left.
+        short = [_CLOCK.sub("", form) or form for form in time.formats]
         return to_times(values, replace(time, format=(*dict.fromkeys([*time.formats, *short]),)))
     if time.unit == "text":
         return to_times(values, time)

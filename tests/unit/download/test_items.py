@@ -126,6 +126,14 @@ def test_availability_is_read_like_the_time(tmp_path):
     assert rows[1]["available_until"] is None
 
 
+def test_a_format_of_availability_may_begin_with_the_clock(tmp_path):
+    form = "%H:%M %d.%m.%Y"
+    csv = "sku,since,brand,price,from\n1,10:00 01.01.2026,a,1,12:30 02.01.2026\n"
+    time = {"column": "since", "format": form}
+    rows, _ = items_of(tmp_path, csv, time=time, available_from="from")
+    assert rows[0]["available_from"].isoformat() == "2026-01-02T12:30:00+00:00"
+
+
 LIMITS = {"available_from": "from", "available_until": "to"}
 
 
