@@ -72,7 +72,12 @@ class SyntheticConfig:
     """Events have a type (view, cart, purchase), and the section `items` may read the catalogue."""
 
     def __post_init__(self) -> None:
-        """Check the time."""
+        """Check the time, and that each topic can have an item."""
+        if self.n_topics > self.n_items:
+            raise ValueError(
+                f"n_topics: expected at most n_items ({self.n_items}), as each topic has an item, "
+                f"found {self.n_topics}"
+            )
         if not 1970 <= self.start.year <= 2150:  # noqa: PLR2004
             raise ValueError(f"start: expected a year from 1970 to 2150, found {self.start.year}")
 

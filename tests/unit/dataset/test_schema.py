@@ -290,6 +290,11 @@ def test_the_end_of_the_log_may_be_an_environment_variable(tmp_path, monkeypatch
         ("urls: [a.csv]", f"synthetic: {SYNTHETIC.replace('days: 2', 'days: 100000000')}", "days"),
         ("urls: [a.csv]", f"synthetic: {SYNTHETIC.replace('seed: 1', 'seed: -1')}", "seed"),
         ("urls: [a.csv]", f"synthetic: {SYNTHETIC.replace('2026-', '9999-')}", "start: expected a"),
+        (
+            "urls: [a.csv]",
+            f"synthetic: {SYNTHETIC.replace('s: 2,', 's: 10,')}",
+            "n_topics: expected",
+        ),
         ("urls: [a.csv]", "urls: [a.csv], thousands: '.'", "decimal and thousands are both '.'"),
         ("urls: [a.csv]", "urls: [a.csv], thousands: '0'", "source.thousands"),
         ("valid: [0, 0.5]", "valid: [0.5, 0]", "valid: [0.5, 0.0]: expected the lower end first"),
