@@ -24,7 +24,10 @@ _CLOCK = re.compile(
 
 
 def units_inside(values: pa.Array, time: TimeConfig) -> Iterator[tuple[str, pa.Array]]:
-    """Yield other units in which some of the values lie inside `time.between`, and their times."""
+    """Yield other units in which some of the values lie inside `time.between`, and their times.
+
+    Times are null where they are outside.
+    """
     first, end = time.limits
     for unit in _UNITS:
         if unit == time.unit or pa.types.is_temporal(values.type):
@@ -37,7 +40,7 @@ def units_inside(values: pa.Array, time: TimeConfig) -> Iterator[tuple[str, pa.A
             continue
         is_inside = pc.and_(pc.greater_equal(numbers, first), pc.less(numbers, end))
         if pc.any(is_inside).as_py():
-            yield unit, numbers.filter(is_inside)
+            yield unit, pc.if_else(is_inside, numbers, None)
 
 
 def advice(value: pa.Scalar, time: TimeConfig) -> str:

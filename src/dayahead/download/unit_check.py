@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Callable
 
+import pyarrow.compute as pc
+
 from dayahead.core.columns import ROW
 from dayahead.core.errors import SourceError
 from dayahead.dataset.time import TimeConfig
@@ -28,9 +30,10 @@ class UnitCheck:
         self._n_times += batch.table.num_rows + n_outside
         self._n_outside += n_outside
         for unit, numbers in units_inside(values, self._time) if n_outside else ():
-            self._counts[unit] += len(numbers)
-            where, shown = location(batch.outside[ROW][0].as_py()), iso(numbers[0].as_py())
-            self._first.setdefault(unit, f"{where}: {text_of(values[0])} is then {shown}")
+            self._counts[unit] += len(numbers) - numbers.null_count
+            n = pc.index(numbers.is_valid(), value=True).as_py()
+            where, shown = location(batch.outside[ROW][n].as_py()), iso(numbers[n].as_py())
+            self._first.setdefault(unit, f"{where}: {text_of(values[n])} is then {shown}")
 
     def check(self, name: str) -> None:
         """Check that most times are not outside only because of the unit.

@@ -144,3 +144,10 @@ def test_a_few_times_of_another_unit_are_only_outside(tmp_path):
     text = csv(*(f"a{n // 4},{n},{value}" for n, value in enumerate(values)))
     found = quality_of(tmp_path, text, time={"unit": "s"})["outside"]
     assert (found["found"], found["examples"][0]) == (9, "0.csv, line 218")
+
+
+def test_the_example_of_another_unit_is_a_time_inside_in_it(tmp_path):
+    values = [0, 5, *UNIX]
+    text = csv(*(f"a{n // 4},{n},{value}" for n, value in enumerate(values)))
+    with pytest.raises(SourceError, match=f"line 4: {UNIX[0]} is then 2023-05-01"):
+        quality_of(tmp_path, text, time={"unit": "ms"}, quality={"outside": None})
