@@ -206,6 +206,11 @@ class DatasetConfig:
         has_gap = self.sessions.gap_minutes is not None
         if has_gap == (self.columns.session_id is not None):
             raise ValueError("give either columns.session_id or sessions.gap_minutes")
+        if has_gap and self.columns.session_start is not None:
+            raise ValueError(
+                "columns.session_start: a session starts with its first event where it is cut with "
+                "sessions.gap_minutes; leave it out"
+            )
         needs_user = has_gap or self.sessions.repeats.scope == "user"
         if needs_user and self.columns.user_id is None:
             raise ValueError("columns.user_id is needed for gap_minutes and for scope: user")

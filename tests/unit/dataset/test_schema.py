@@ -115,6 +115,12 @@ def test_a_retry_is_within_the_session(tmp_path):
         load(tmp_path, text.replace("60", "61"))
 
 
+def test_sessions_that_gaps_cut_have_no_column_of_their_start(tmp_path):
+    text = VALID.replace("{repeats:", "{gap_minutes: 30, repeats:")
+    with pytest.raises(ConfigError, match=r"columns\.session_start: .* with sessions\.gap_minutes"):
+        load(tmp_path, text.replace("session_id: session", "user_id: user, session_start: begin"))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_data_set_that_ships_loads(name, monkeypatch):
     monkeypatch.setenv("DAYAHEAD_DATA", "/logs")
@@ -149,7 +155,8 @@ def test_the_template_loads_with_its_alternatives(tmp_path, monkeypatch):
     ):
         text, n = re.subn(rf"^( *)# ({key}:)", r"\1\2", text, flags=re.MULTILINE)
         assert n == 1
-    text = text.replace("  session_id: session\n", "")
+    load(tmp_path, re.sub(r"^ *gap_minutes:.*\n", "", text, flags=re.MULTILINE))
+    text = re.sub(r"^ *session_(id|start):.*\n", "", text, flags=re.MULTILINE)
     dataset = load(tmp_path, text)
     assert dataset.sessions.gap_minutes == 30
     assert dataset.time.complete_until == datetime(2026, 2, 1, tzinfo=UTC)
