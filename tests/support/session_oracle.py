@@ -58,13 +58,14 @@ def expected_sessions(
 def _first_and_in_time(
     read: list[Row], retried: set[int], repeated: set[int], close: datetime, overrun: str
 ) -> tuple[list[Row], dict[str, int]]:
-    """A session's events without repeats and overrun; what was sent again too late is overrun."""
-    again = [row for row in read if row["row"] in retried]
+    """A session's events without repeats and overrun; repeats that are too late are overrun."""
+    counts = {}
     kept = [row for row in read if row["row"] not in retried | repeated]
-    n_repeats = len(read) - len(again) - len(kept)
-    again, n_again = _before(again, close, overrun)
-    kept, n_kept = _before(kept, close, overrun)
-    counts = {"retries": len(again), "repeats": n_repeats, "overrun": n_again + n_kept}
+    kept, counts["overrun"] = _before(kept, close, overrun)
+    for step, dropped in (("retries", retried), ("repeats", repeated)):
+        gone, n_late = _before([row for row in read if row["row"] in dropped], close, overrun)
+        counts[step] = len(gone)
+        counts["overrun"] += n_late
     return kept, counts
 
 

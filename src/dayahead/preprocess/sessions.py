@@ -183,8 +183,9 @@ def _steps(
         flags["events"] &= ~drops
 
     retried, repeated = _repeats(sessions, dataset)
-    drop("retries", retried & ~is_cut)  # these are counted as overrun
-    drop("repeats", repeated)
+    # What is cut is counted as overrun only: a later run no longer has the events that it repeats.
+    drop("retries", retried & ~is_cut)
+    drop("repeats", repeated & ~is_cut)
     flags["beyond"] = beyond & flags["events"]
     drop("overrun", is_cut)
     lengths = np.bincount(of_event[flags["events"]], minlength=len(sessions.first))

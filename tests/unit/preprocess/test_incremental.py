@@ -167,6 +167,19 @@ def test_day_after_day_equals_one_run(run, log, rules, window, monkeypatch):
     assert bytes_in(grown.folder) == bytes_in(fresh.folder)
 
 
+@pytest.mark.parametrize("rule", ["drop_consecutive", "drop_all"])
+def test_a_repeat_past_the_end_of_its_window_is_counted_alike_night_after_night(run, rule):
+    dataset = dataset_config(repeats={"rule": rule, "scope": "session"})
+    one = session("a", [1, 2], "2026-01-01 23:58") + session("b", [1, 1, 2], "2026-01-01 10:00")
+    two = session("a", [2, 2], "2026-01-02 00:05") + session("c", [1, 2], "2026-01-02 10:00")
+    log = [events(one), events(two)]
+    for n_days in (1, 2):
+        grown = run(log[:n_days], dataset, project="shared", log_end=midnight(n_days))
+    assert bytes_in(grown.folder) == bytes_in(run(log, dataset, log_end=midnight(2)).folder)
+    steps = grown.manifest.steps
+    assert (steps["dropped_repeats"], steps["dropped_overrun"]) == (1, 2)
+
+
 def test_defects_of_session_ids_are_counted_alike_day_after_day(run):
     """Ids 0 to 2 are used again by others on each day; on the first two users share each."""
     log = [
