@@ -61,6 +61,9 @@ def apply_user_steps(
     is_final = events[FINALISED].to_numpy()
     times = ints(events[EVENT_TIME])
     is_closed = times < progress.closed_until
+    if SESSION_START in events.column_names:
+        # An event before the start of its session waits for that window: the carry-over has it.
+        is_closed &= ints(events[SESSION_START]) < progress.closed_until
     needed = is_closed & has_user & _needed_later(users, drops, is_closed, sessions)
     if sessions.retry_seconds is not None:
         # The last that was no retry, and those that the next events may be retries of.

@@ -180,6 +180,21 @@ def test_a_repeat_past_the_end_of_its_window_is_counted_alike_night_after_night(
     assert (steps["dropped_repeats"], steps["dropped_overrun"]) == (1, 2)
 
 
+def test_an_event_before_the_start_of_its_session_is_past_once(run):
+    """Session a starts on the second day, two of its events are of the day before."""
+    dataset = dataset_config(columns={**USER, "session_start": "start"}, past_max_length=3)
+    log = [
+        events(
+            session("b", [1, 2], "2026-01-01 10:00", session_start="2026-01-01 10:00")
+            + session("a", [1, 2, 3], "2026-01-01 23:58", session_start=midnight(1), user_id="u")
+        ),
+        events(session("c", [4, 5], "2026-01-02 10:00", session_start=midnight(1), user_id="u")),
+    ]
+    for n_days, log_end in ((1, "2026-01-02 00:01"), (2, midnight(2))):
+        grown = run(log[:n_days], dataset, project="shared", log_end=log_end)
+    assert bytes_in(grown.folder) == bytes_in(run(log, dataset, log_end=midnight(2)).folder)
+
+
 def test_defects_of_session_ids_are_counted_alike_day_after_day(run):
     """Ids 0 to 2 are used again by others on each day; on the first two users share each."""
     log = [
