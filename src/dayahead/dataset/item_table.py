@@ -62,7 +62,7 @@ def item_table(dataset: DatasetConfig) -> ItemTableConfig | None:
     items = dataset.items
     if items is None:
         return None
-    # Rows without a time are in the order of their items, where a warehouse needs one.
+    # A query of a warehouse is ordered by time.column: by the item, where rows have no times.
     untimed = replace(
         dataset.time, column=items.item_id.column, offset=None, between=None, complete_until=None
     )

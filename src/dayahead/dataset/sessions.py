@@ -42,7 +42,7 @@ class SessionsConfig:
     such columns."""
 
     def __post_init__(self) -> None:
-        """Check that what may be sent again is within a session."""
+        """Check that retries are looked for within a session only."""
         gap = (self.gap_minutes or float("inf")) * _MINUTE
         if self.retry_seconds is not None and self.retry_seconds > gap:
             raise ValueError(

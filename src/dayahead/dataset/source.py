@@ -67,7 +67,7 @@ class SyntheticConfig:
     n_items: Count
     n_topics: Count
     start: datetime
-    # Not in the text of settings without it, by which logs of before are known.
+    # repr=False: the fingerprint of a log is of this repr, which without a shop must not change.
     shop: bool = field(default=False, repr=False)
     """Events have a type (view, cart, purchase), and the section `items` may read the catalogue."""
 

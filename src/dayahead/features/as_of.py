@@ -19,7 +19,7 @@ class AsOf:
         self._known = KnownValues(keys.combine_chunks().unique())
         self._times = np.unique(times)
         self._codes = codes
-        # Key and time as one sortable number; a time counts as how many of all times are not later.
+        # Key and time as one sortable number; a time as its rank among the distinct times.
         self._order = codes * self._n_times + np.searchsorted(self._times, times, "right")
 
     @property

@@ -112,7 +112,7 @@ class CyclicTime(Continuous, Operator):  # type: ignore[misc]
 class ItemAge(Continuous, Operator):  # type: ignore[misc]
     """log1p of the days since an item's first event, float64, not scaled: 0 when new.
 
-    Reads item_id as index (after LookUp) and event_time; an unknown item is new.
+    Reads item_id as index (after LookUp) and event_time; an unknown item has age 0.
     """
 
     output_dtype = np.float64

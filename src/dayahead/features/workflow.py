@@ -249,7 +249,7 @@ def encode(
 
     A value that its vocabulary does not hold becomes 1 (unknown). A feature column that is missing
     counts as null: index 1, or the mean of a number. `n_known` says, by column, how many values of
-    its vocabulary each event's window knows; null: all.
+    its vocabulary each event's window knows; None: all.
     """
     schema = pa.schema(encoded_columns(statistics).items())
     if len(events) == 0:  # Merlin loses the columns of empty frames

@@ -47,7 +47,7 @@ class Chunk:
         return sum(self.row_groups.values())
 
     def split(self, n_rows: int) -> list["Chunk"]:
-        """Split between row groups, after `n_rows` rows or a little more."""
+        """Split between row groups, into pieces of about `n_rows` rows."""
         pieces: dict[int, dict[int, int]] = defaultdict(dict)
         n_before = 0
         for group, size in self.row_groups.items():

@@ -49,6 +49,7 @@ KEPT_RUNS = 2
 WINDOWS, CARRY_OVER, LOOKUPS, VALUE_COUNTS = "windows", "carry_over", "lookups", "value_counts"
 KNOWN_ITEMS, TEXTS = "items.parquet", "texts"
 _EVER = (-(2**62), 2**62)
+"""Span of a log without strays."""
 STATE = "state.json"
 STRAYS = "strays.parquet"
 """In CARRY_OVER: events outside the log's span."""

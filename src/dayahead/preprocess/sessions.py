@@ -51,7 +51,7 @@ from dayahead.preprocess.repeats import (
 )
 
 UNSEEN = np.iinfo(np.int64).max
-"""Start of a session that no earlier run has seen."""
+"""Start of a session that no earlier run has seen: later than every time."""
 STEPS = ("retries", "repeats", "overrun", "short_sessions", "truncated", "no_role")
 """What may drop an event, in this order. Other counts by window (`SessionResult.counts`):
 

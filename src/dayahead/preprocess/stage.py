@@ -74,7 +74,7 @@ MAX_EVENTS_PER_TASK = 1_000_000
 MIN_EVENTS_PER_TASK = 50_000
 """Fewer events are not worth a task of their own."""
 EVENTS_PER_FILES = 1_000
-"""Fixed cost of a window's files, as a number of events that take as long to write."""
+"""Fixed cost of writing a window's files, as a number of events."""
 BYTES_PER_EVENT = 4096
 """Bytes of a worker's memory per event: its columns, copied a few times."""
 _log = logging.getLogger(__name__)

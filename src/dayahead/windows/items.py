@@ -50,7 +50,7 @@ class ItemTable:
     def is_available(self, items: NDArray[np.integer[Any]], time: int) -> NDArray[np.bool_]:
         """Return which of some items are available at a time, microseconds since 1970.
 
-        Items that are not listed are.
+        Items that are not listed are always available.
         """
         found = self.availability(items)
         if found is None:
@@ -59,7 +59,7 @@ class ItemTable:
         return np.asarray((start <= time) & (time < end))
 
     def withdrawn(self, time: int) -> NDArray[np.bool_] | None:
-        """Return by catalogue index which items are no longer available at a time; None: no item.
+        """Return by catalogue index which items are no longer available at a time; None if all are.
 
         Items above the last one listed are available.
         """
@@ -72,7 +72,7 @@ class ItemTable:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
         """Return from and until when some items are available, microseconds since 1970.
 
-        None where the table does not say so of any item; others than those listed always are.
+        None where the table has no such columns; items that are not listed are always available.
         """
         if not {AVAILABLE_FROM, AVAILABLE_UNTIL} & {*self.rows.column_names}:
             return None
