@@ -85,14 +85,15 @@ class RawBatch:
 
 def kept_rows(batch: RawBatch, where: Mapping[str, Sequence[str]]) -> RawBatch:
     """Leave out rows whose value, as text, is not one of those that `where` lists for a column."""
-    filtered = {}
+    filtered: dict[str, Counter[str]] = {}
     for column, values in where.items():
         text = as_text(batch.table[column].combine_chunks())
         mask = ~np.asarray(pc.is_in(text, value_set=pa.array(values, pa.string())))
         if mask.any():
             counts = pc.value_counts(text.filter(pa.array(mask)))[:_MAX_VALUES].to_pylist()
-            shown = {each["values"] or "nothing": each["counts"] for each in counts}
-            filtered[column] = Counter(shown)
+            filtered[column] = Counter()
+            for each in counts:  # null and empty text have one name
+                filtered[column][each["values"] or "nothing"] += each["counts"]
             batch = batch.without(f"source.where {column}", mask)
     return replace(batch, filtered=filtered)
 

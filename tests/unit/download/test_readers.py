@@ -17,7 +17,7 @@ from dayahead.core.errors import SourceError
 from dayahead.dataset.source import SourceConfig
 from dayahead.download import batches
 from dayahead.download.archives import raw_files
-from dayahead.download.batches import find_invalid
+from dayahead.download.batches import RawBatch, find_invalid, kept_rows
 from dayahead.download.readers import read_batches
 
 COLUMNS = {"session": pa.string(), "item": pa.int64(), "price": pa.float64()}
@@ -218,3 +218,9 @@ def test_all_parquet_text_types_are_read_the_same(tmp_path):
             tmp_path / "b", (tmp_path / "t").read_bytes(), format="parquet", nulls=("NULL",)
         )
         assert [row["session"] for row in rows] == ["a", None, "7"]
+
+
+def test_null_and_empty_values_that_are_not_wanted_add_up():
+    batch = RawBatch(pa.table({"kind": ["", None, None, "view", "cart"]}), "a", "row", 1)
+    found = kept_rows(batch, {"kind": ["view"]}).filtered
+    assert found == {"kind": {"nothing": 3, "cart": 1}}
