@@ -126,7 +126,7 @@ class _Lines:
                 stream.read(1)
             self.n += 1
             n_bytes += len(line)
-            found = line.decode()
+            found = line.decode(errors="replace")  # a long line is cut, maybe within a character
             self.first = self.first or found.strip()
             yield found + "\n"
 

@@ -224,3 +224,10 @@ def test_null_and_empty_values_that_are_not_wanted_add_up():
     batch = RawBatch(pa.table({"kind": ["", None, None, "view", "cart"]}), "a", "row", 1)
     found = kept_rows(batch, {"kind": ["view"]}).filtered
     assert found == {"kind": {"nothing": 3, "cart": 1}}
+
+
+def test_a_first_line_that_is_cut_within_a_character_is_no_header(tmp_path):
+    with pytest.raises(SourceError, match="no column session"):
+        read(tmp_path / "a.csv", ("x" + "é," * 50 + "éé," * (1 << 18)).encode())
+    with pytest.raises(SourceError, match="line 1: expected column names"):
+        read(tmp_path / "a.csv", ("x" + "é" * (1 << 20)).encode())
