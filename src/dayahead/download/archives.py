@@ -1,5 +1,6 @@
 """Compressed files and archives as streams of plain bytes."""
 
+import errno
 import io
 import lzma
 import tarfile
@@ -16,7 +17,7 @@ import py7zr
 import pyarrow as pa
 from py7zr.exceptions import ArchiveError, PasswordRequired
 
-from dayahead.core.errors import SourceError
+from dayahead.core.errors import DataError, SourceError, cure_of
 from dayahead.core.files import require_space
 from dayahead.download.compression import ARCHIVES, decompressed
 from dayahead.download.members import EVERY, check_inside, is_match, select
@@ -54,10 +55,12 @@ class RawFile:
 
 @contextmanager
 def wrap_errors(name: str) -> Iterator[None]:
-    """Convert decoding errors to SourceError with the file name."""
+    """Convert decoding errors to SourceError with the file name, a full disk to DataError."""
     try:
         yield
     except _DECODING_ERRORS as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DataError(f"{name}: cannot be unpacked: {error}; {cure_of(error)}") from None
         shown = " ".join(str(error).split()).rstrip(".")
         raise SourceError(
             f"{name}: damaged, or not what its name says: {shown}. Fetch or copy it again"

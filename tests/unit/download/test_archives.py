@@ -1,5 +1,6 @@
 """Archives: every kind reads the same, and nothing is written outside the folder."""
 
+import errno
 import gzip
 import io
 import os
@@ -256,6 +257,13 @@ def peak_of(body: str, path: Path) -> int:
     command = [sys.executable, "-c", PEAK.format(body=body), str(path)]
     output = subprocess.check_output(command, cwd=path.parent, env=environment)
     return int(output.split()[-1])
+
+
+def test_a_full_disk_is_not_a_damaged_file():
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    match = r"^log\.gz: cannot be unpacked: .*space"
+    with pytest.raises(DataError, match=match), wrap_errors("log.gz"):
+        raise full
 
 
 @pytest.mark.slow
