@@ -1,5 +1,6 @@
 """Files of an unknown log to findings and the text of a data set file."""
 
+import glob
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -147,7 +148,8 @@ def _urls(given: Sequence[str], paths: list[Path]) -> list[str]:
         return [_absolute(Path(each)) for each in dict.fromkeys(given)]
     folder, suffix = paths[0].parent, "".join(paths[0].suffixes[-2:])
     same = sorted(folder.glob(f"*{suffix}"))
-    if len(paths) >= _GLOB_FROM and same == sorted(paths):
+    is_plain = glob.escape(str(folder)) == str(folder)
+    if len(paths) >= _GLOB_FROM and is_plain and same == sorted(paths):
         return [_absolute(folder / f"*{suffix}")]
     return [_absolute(path) for path in paths]
 

@@ -174,6 +174,12 @@ def test_many_files_of_a_folder_are_named_by_a_glob(tmp_path):
     assert "of 4 files" in found.found.read
 
 
+def test_files_of_a_folder_that_reads_as_a_glob_are_named_one_by_one(tmp_path):
+    (tmp_path / "[2024]").mkdir()
+    found = inspected(tmp_path / "[2024]", CSV, CSV, CSV, CSV)
+    assert len(found.dataset.source.urls) == 4
+
+
 def test_a_file_url_is_written_as_its_path(tmp_path):
     (tmp_path / "log.csv").write_text(CSV)
     found = inspect_log([f"file://{tmp_path}/log.csv"], "mine", [f"file://{tmp_path}/*.csv"])
