@@ -1,4 +1,4 @@
-"""From when and until when an item is available: times in which a date alone will do."""
+"""From when and until when an item is available: times, or dates without a clock."""
 
 import re
 from dataclasses import replace

@@ -24,7 +24,8 @@ def _gunzipped(stream: Any) -> Any:  # noqa: ANN401
     """Unpack with Arrow, which is faster, unless zeros may pad the file: it fails at these."""
     if isinstance(stream, pa.OSFile):
         stream.seek(stream.size() - 1)
-        is_padded = stream.read(1) == b"\0"  # or less than 16 MiB, by the size that stands there
+        # A gzip ends with its unpacked size: of one below 16 MiB the last byte is zero, too.
+        is_padded = stream.read(1) == b"\0"
         stream.seek(0)
         if not is_padded:
             return pa.CompressedInputStream(stream, "gzip")

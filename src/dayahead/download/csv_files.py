@@ -85,7 +85,7 @@ class _CsvFile:
         """Rows of another length that no batch counts yet, by reason."""
         self._errors: list[str] = []
         self._spanning: set[int] = set()
-        """Those of them that span lines: of a file with a stray quote, they may hold the rest."""
+        """Those of them that span lines: after a stray quote, one may hold the rest of the file."""
 
     def batches(self, nulls: tuple[str, ...], *, is_strict: bool) -> Iterator[RawBatch]:
         """Read the rows."""

@@ -28,9 +28,9 @@ from dayahead.download.sources import Source
 _NUMBER = "number"
 _log = logging.getLogger(__name__)
 REPLACED = "replaced"
-"""Check of rows in whose place another one of the same item and time holds."""
+"""Check of rows that a later row of the same item and time replaces."""
 NEVER_AVAILABLE = "never_available"
-"""Check of rows with which an item is never recommended: available until before it is so."""
+"""Check of rows whose item is never recommended: its availability ends before it begins."""
 
 CAUSES = {
     "unreadable": "quality.unreadable, as a value cannot be read",
@@ -134,7 +134,7 @@ def _place(source: Source, conversion: Conversion, row: int) -> str:
 
 
 def _replaced(files: Files, table: ItemTableConfig) -> QualityResult:
-    """Count the rows that another one of the same item and time follows, which then holds."""
+    """Count the rows that a later one of the same item and time replaces."""
     keys = [ITEM_ID, EVENT_TIME] if table.has_times else [ITEM_ID]
     rows = _columns(files, keys)
     numbered = rows.append_column(_NUMBER, pa.array(np.arange(len(rows))))
@@ -145,9 +145,9 @@ def _replaced(files: Files, table: ItemTableConfig) -> QualityResult:
 
 
 def _never_available(files: Files, table: ItemTableConfig) -> Iterator[QualityResult]:
-    """Count the rows that are available until a time at which they are not yet so, or implausible.
+    """Count the rows whose availability ends before it begins, or implausibly early.
 
-    Dates such as 1970-01-01 stand for none in many a shop; here they are times.
+    Many shops write a date such as 1970-01-01 where there is none; here it is a time.
     """
     if AVAILABLE_UNTIL not in table.items.availability:
         return

@@ -1,4 +1,4 @@
-"""JSON as batches of rows: Arrow where values are of one kind, else value by value, alike."""
+"""JSON as batches of rows: by Arrow where a column has one type, else value by value, alike."""
 
 import codecs
 import json

@@ -121,7 +121,7 @@ def _number(day: str) -> int:
 
 
 def _counts(files: Sequence[tuple[Source, FileQuality]]) -> Mapping[int, int]:
-    """Count events by day; by that of the session's start instead, where it is another one."""
+    """Count events by day, and once more by the day of columns.session_start, if it is set."""
     total: Counter[str] = Counter()
     for _, quality in files:
         for days in (quality.days, quality.starts):

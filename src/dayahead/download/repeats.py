@@ -53,7 +53,7 @@ class _Groups:
     numbers: Sequence[int]
     n_rows: int
     known: Callable[[], Ints] | None = None
-    """Reads rows that are known to be repeats, and left out: as many as the log may have."""
+    """Reads the rows that are known to be repeats, which are left out; they may be many."""
 
     def hashes(self, columns: Sequence[str]) -> Iterator[tuple[int, Ints, Hashes]]:
         """Yield number, rows to be compared (from 0) and hashes of columns, by row group."""

@@ -92,7 +92,7 @@ def _find_event_type(table: Table, keys: Keys) -> None:
 
 
 def _check_event_type(table: Table, keys: Keys) -> None:
-    """Take back a type of events that is one of items: the same at all events of an item."""
+    """Drop the event type if it is the same at all events of an item: it describes items."""
     if keys.event_type is None:
         return
     share = constant_share(table.columns[keys.event_type], table.columns[keys.item])
