@@ -141,18 +141,29 @@ def _end_of_object(text: str, start: int, separators: str) -> int:
     return DECODER.raw_decode(text, start)[1]
 
 
+def _is_open(separators: str, *, before: bool) -> bool:
+    """Return whether an array is open after separators."""
+    last = separators.rstrip(",")[-1:]
+    return last == "[" if last else before
+
+
 def objects(chunks: Iterator[str], name: str) -> Iterator[bytes]:
     """Cut arrays of objects, or objects over several lines, into a line per object.
 
     Raises:
-        SourceError: something else is between them, or an object is damaged.
+        SourceError: something else is between them, an object is damaged, or an array stays open.
     """
-    text, at, number = "", 0, 1
+    text, at, number, is_open = "", 0, 1, False
     while True:
         between = _BETWEEN.match(text, at)
         start = between.end() if between else at
         if start == len(text):
             if (more := next(chunks, None)) is None:
+                if _is_open("".join(text[at:].split()), before=is_open):
+                    raise SourceError(
+                        f"{name}, after object {number - 1:,}: the array ends without its ]. The "
+                        f"file was cut; fetch or copy it again"
+                    )
                 return
             text, at = text[at:] + more, 0
             continue
@@ -172,4 +183,4 @@ def objects(chunks: Iterator[str], name: str) -> Iterator[bytes]:
             text[start:end].replace("\n", " ").replace("\r", " ").encode(errors="surrogatepass")
             + b"\n"
         )
-        at, number = end, number + 1
+        at, number, is_open = end, number + 1, _is_open(separators, before=is_open)

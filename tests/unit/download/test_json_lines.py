@@ -126,6 +126,8 @@ def test_an_array_of_objects_or_objects_over_several_lines(tmp_path, monkeypatch
     [
         (b'[{"session": 1}, 2]', "object 2: not JSON: expected an object, found ',2"),
         (b'[{"session": 1}, {"session"', "object 2: not JSON"),
+        (b'[{"session": 1}, {"session": 2},\n', "after object 2: the array ends without its ]"),
+        (b'[{"session": 1}]\n[{"session": 2}\n', "after object 2: the array ends without its ]"),
         (b"session,item\na,1\n", "looks like csv. Set source.format to csv"),
         (b'{"session": {"id": 1}}\n', "line 1: column session holds a record. Name a field"),
         (b'{"user": {"id": 1}}\n', "no column session; it has user, user.id"),
