@@ -57,7 +57,7 @@ def settings_of(size: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     if "half_lives" in size:
         settings = read_yaml(PROJECT / "params.yaml")["memory"]
         names = [name for name in settings if name.endswith("_half_lives")]
-        memory |= {name: [*HALF_LIVES[: size["half_lives"]]] for name in names}
+        memory |= {name: sorted(HALF_LIVES[: size["half_lives"]]) for name in names}
     return {
         "memory": memory,
         "training": {"epochs": 1, "fit_last": False},
