@@ -11,7 +11,7 @@ import pyarrow as pa
 from dayahead.core.cache import KINDS
 from dayahead.core.columns import SESSION_ID, USER_ID
 from dayahead.core.files import read_json
-from dayahead.erasure.tables import is_damaged, rows_of, tables_in
+from dayahead.erasure.tables import UnreadableTableError, rows_of, tables_in
 from dayahead.live.log_file import count_events, named_in
 from dayahead.windows.folder import MANIFEST
 from dayahead.windows.session_ids import hashed_ids
@@ -21,6 +21,8 @@ OUTPUTS = ("data/raw", "data/windows", "results/ranks", "results/predictions", "
 OTHERS = ("nights", "published", "models", "results", ".dvc/tmp")
 """Other folders that are searched, file by file."""
 
+Table = tuple[str, Path, Path]
+"""A file of a table: its place, what is removed with it, and its path."""
 DVC_CACHE = "the cache of DVC"
 LIVE = "live"
 """Folder of the logs of events: their rows are removed, not the files."""
@@ -67,13 +69,11 @@ def find_holdings(root: Path, users: Collection[str], dvc_cache: Path, seed: int
     holdings = Holdings()
     rows: Counter[tuple[str, Path]] = Counter()
     unnamed, damaged = [], set[tuple[str, Path]]()
-    for place, unit, path in _tables(root, dvc_cache):
-        if (named := rows_of(path, USER_ID, users)) is None:
-            unnamed.append((place, unit, path))
-            if place != DVC_CACHE and is_damaged(path):
-                damaged.add((place, unit))
+    for table, named in _searched(_tables(root, dvc_cache), USER_ID, users, damaged):
+        if named is None:
+            unnamed.append(table)
         elif len(named):
-            rows[place, unit] += len(named)
+            rows[table[:2]] += len(named)
             holdings.rows.update(named[USER_ID].to_pylist())
             if SESSION_ID in named.column_names:
                 holdings.sessions.update(named[SESSION_ID].drop_null().to_pylist())
@@ -83,7 +83,10 @@ def find_holdings(root: Path, users: Collection[str], dvc_cache: Path, seed: int
         holdings.sessions |= sessions
     # Only now are all sessions of the users known.
     holdings.sessions |= _hashed(holdings.sessions, {seed, *_hash_seeds(root)})
-    rows.update(_rows_of_sessions(unnamed, holdings.sessions))
+    # Without sessions of the users there is nothing to look for.
+    of_sessions = unnamed if holdings.sessions else ()
+    for table, named in _searched(of_sessions, SESSION_ID, holdings.sessions, damaged):
+        rows[table[:2]] += 0 if named is None else len(named)
     rows.update(
         {(LIVE, log): count_events(log, users, holdings.sessions) for log in event_logs(root)}
     )
@@ -106,15 +109,22 @@ def _hashed(sessions: Collection[str], seeds: Collection[int]) -> set[str]:
     return {each for seed in seeds for each in hashed_ids(ids, seed).to_pylist()}
 
 
-def _rows_of_sessions(
-    tables: Iterable[tuple[str, Path, Path]], sessions: Collection[str]
-) -> Counter[tuple[str, Path]]:
-    """Count the rows of sessions in tables that name no users, by what is removed with them."""
-    rows: Counter[tuple[str, Path]] = Counter()
-    for place, unit, path in tables if sessions else ():
-        found = rows_of(path, SESSION_ID, sessions)
-        rows[place, unit] += 0 if found is None else len(found)
-    return rows
+def _searched(
+    tables: Iterable[Table],
+    column: str,
+    values: Collection[str],
+    damaged: set[tuple[str, Path]],
+) -> Iterator[tuple[Table, pa.Table | None]]:
+    """Yield tables with their `rows_of` some values; what holds one that is damaged is added."""
+    for table in tables:
+        place, unit, path = table
+        try:
+            named = rows_of(path, column, values)
+        except UnreadableTableError:
+            if place != DVC_CACHE:
+                damaged.add((place, unit))
+        else:
+            yield table, named
 
 
 def event_logs(root: Path) -> list[Path]:
@@ -122,7 +132,7 @@ def event_logs(root: Path) -> list[Path]:
     return sorted((root / LIVE).glob("*.sqlite"))
 
 
-def _tables(root: Path, dvc_cache: Path) -> Iterator[tuple[str, Path, Path]]:
+def _tables(root: Path, dvc_cache: Path) -> Iterator[Table]:
     """Yield each table's place, the path that is removed with it, and its own path."""
     for name in OUTPUTS:
         yield from ((name, root / name, path) for path in tables_in(root / name))

@@ -11,7 +11,10 @@ import pyarrow.parquet as pq
 from dayahead.core.columns import SESSION_ID, USER_ID
 
 _PARQUET, _ARROW = b"PAR1", b"ARROW1"
-_ERRORS = (OSError, pa.ArrowException, LookupError)
+
+
+class UnreadableTableError(Exception):
+    """A table that cannot be searched, such as one that a killed process has not finished."""
 
 
 def tables_in(folder: Path) -> Iterator[Path]:
@@ -28,7 +31,10 @@ def rows_of(path: Path, column: str, values: Collection[str]) -> pa.Table | None
     """Return ids of users and sessions, as text, in the rows whose `column` has one of the values.
 
     Returns:
-        None where the file has no such column, or cannot be read.
+        None where the file has no such column.
+
+    Raises:
+        UnreadableTableError: the file cannot be read.
     """
     wanted = pa.array(sorted(values), pa.string())
     found = []
@@ -36,19 +42,9 @@ def rows_of(path: Path, column: str, values: Collection[str]) -> pa.Table | None
         for batch in _batches(path, column):
             ids = batch.cast(pa.schema([(name, pa.string()) for name in batch.schema.names]))
             found.append(ids.filter(pc.is_in(ids[column], wanted)))
-    except _ERRORS:
-        return None
+    except (OSError, pa.ArrowException, LookupError) as error:
+        raise UnreadableTableError(path) from error
     return pa.concat_tables(found) if found else None
-
-
-def is_damaged(path: Path) -> bool:
-    """Return whether the users of a table cannot be read, as where a killed process wrote it."""
-    try:
-        for _ in _batches(path, USER_ID):
-            pass
-    except _ERRORS:
-        return True
-    return False
 
 
 def _batches(path: Path, column: str) -> Iterator[pa.Table]:

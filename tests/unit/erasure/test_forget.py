@@ -193,6 +193,17 @@ def test_what_a_killed_stage_or_a_damaged_entry_has_left_goes(tmp_path, shop):
     )
 
 
+def test_a_table_of_sessions_that_cannot_be_read_goes(tmp_path, shop):
+    shop(BY_GAP)
+    path = tmp_path / "nights/sessions.parquet"
+    pq.write_table(pa.table({"session_id": [f"s{n}" for n in range(500)]}), path)
+    content = bytearray(path.read_bytes())
+    content[4:200] = bytes(196)
+    path.write_bytes(content)
+    assert erase(tmp_path, ["u1"]).unsearched == 1
+    assert not path.exists()
+
+
 @pytest.mark.long
 def test_a_second_time_finds_nothing_more(tmp_path, shop):
     shop(BY_GAP)
