@@ -44,7 +44,6 @@ def inspect_log(given: Sequence[str], name: str, items: Sequence[str] = ()) -> I
         SourceError: no file matches, one is damaged, or this is no log.
         ConfigError: a file is not on this machine.
     """
-    given = [each.removeprefix("file://") for each in given]
     paths = local_files(given)
     samples = _samples(paths)
     table = read_table(samples, str(paths[0]))
@@ -78,7 +77,6 @@ def _items(
     given: Sequence[str], log: Table, keys: Keys, time: TimeConfig, taken: Features
 ) -> tuple[list[Finding], list[str]]:
     """Return the findings about a table of items, and the section `items`."""
-    given = [each.removeprefix("file://") for each in given]
     paths = local_files(given)
     samples = _samples(paths)
     table = read_table(samples, str(paths[0]))
@@ -144,6 +142,7 @@ def _repeats(counts: dict[str, int], table: Table, keys: Keys) -> Iterator[Findi
 
 def _urls(given: Sequence[str], paths: list[Path]) -> list[str]:
     """Return absolute paths: globs as they are given, or one for all files of a folder."""
+    given = [each.removeprefix("file://") for each in given]
     if not any(Path(each).is_file() for each in given):
         return [_absolute(Path(each)) for each in dict.fromkeys(given)]
     folder, suffix = paths[0].parent, "".join(paths[0].suffixes[-2:])

@@ -57,8 +57,8 @@ def find_paths(records: Iterable[Mapping[str, Any]]) -> Paths:
                     _count(inner, _leaves(element, f"{path}.") if is_record else [(path, element)])
             else:
                 _count(plain, [(path, value)])
-    plain = _without_null_records(plain, lists)
-    lists = {path: _without_null_records(inner, ()) for path, inner in lists.items()}
+    plain = _paths_of_values(plain, lists)
+    lists = {path: _paths_of_values(inner, ()) for path, inner in lists.items()}
     explode = _event_list(plain, lists)
     names = [*plain, *(lists[explode] if explode else ())]
     return Paths(names, explode, list(_findings(explode, lists)))
@@ -70,8 +70,8 @@ def _count(found: Counter[str], leaves: Iterable[tuple[str, Any]]) -> None:
         found[f"{path}.[]" if isinstance(value, list) else path] += value is not None
 
 
-def _without_null_records(found: Counter[str], lists: Iterable[str]) -> Counter[str]:
-    """Leave out lists, and paths that are null wherever they are no list or record."""
+def _paths_of_values(found: Counter[str], lists: Iterable[str]) -> Counter[str]:
+    """Leave out lists, and paths of records and lists that are null now and then."""
     within = [*found, *(f"{path}.[]" for path in lists)]
     return Counter(
         {
