@@ -164,11 +164,11 @@ class Cache:
 
     def keys(self, prefix: str = "") -> list[str]:
         """Return the keys of all entries that begin with `prefix`, the one used last first."""
-        used = {}
-        for path in self._folders():
-            if path.name == _key_of(path) and path.name.startswith(prefix):
-                with suppress(FileNotFoundError):  # removed by another process
-                    used[path.name] = path.stat().st_mtime_ns
+        used = {
+            path.name: state.st_mtime_ns
+            for path, state in self._states()
+            if path.name == _key_of(path) and path.name.startswith(prefix)
+        }
         return sorted(used, key=lambda key: used[key], reverse=True)
 
     def remove(self, keys: Collection[str]) -> None:
@@ -196,12 +196,7 @@ class Cache:
 
         Damaged and unfinished ones are removed too; an entry in use by a process stays.
         """
-        n_removed = 0
-        for path in self._folders():
-            with suppress(FileNotFoundError):  # removed or renamed by another process
-                if path.stat().st_mtime < before:
-                    n_removed += self.discard(path)
-        return n_removed
+        return sum(self.discard(path) for path, state in self._states() if state.st_mtime < before)
 
     def remove_superseded(self, prefix: str, key: str | None) -> None:
         """Remove all entries that begin with `prefix`, except `key`, which replaces them.
@@ -215,6 +210,12 @@ class Cache:
     def _folders(self) -> list[Path]:
         """Return the folders of all entries, including damaged and unfinished ones."""
         return [path for path in self.folder.glob("*") if path.is_dir() and path.name != "locks"]
+
+    def _states(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """Yield these folders, but for those that another process removes meanwhile."""
+        for path in self._folders():
+            with suppress(FileNotFoundError):
+                yield path, path.stat()
 
     def discard(self, path: Path) -> bool:
         """Remove an entry's folder, also a damaged or unfinished one; False while it is in use."""
