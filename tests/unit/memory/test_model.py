@@ -12,6 +12,7 @@ from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.memory import awaited
 from dayahead.memory.model import MemoryModel
 from dayahead.memory.outline import Positions
+from dayahead.memory.training import HeadTrainer
 from support.clicks import HOUR, clicks, prefixes_of, random_clicks, seeds
 from support.memory_models import N_ITEMS, SIZES, SMALL, equal_states, fitted, window
 
@@ -64,27 +65,37 @@ def test_a_prefix_is_scored_the_same_among_any_others():
     assert alone[0] == pytest.approx(together[7], abs=1e-5)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("tick", [0, HOUR // 4])
-def test_threads_change_nothing_that_is_counted_or_read(monkeypatch, tick):
-    """In small parts, of which there is one for each thread at a time.
+@pytest.fixture
+def head_on_one_thread(monkeypatch):
+    """Its gradients are sums over examples, which torch adds in another order on other threads."""
+    fit = HeadTrainer.fit
 
-    The head's gradients are sums over examples, which torch may add in another order.
-    """
+    def fit_alone(*arguments, **options):
+        n_threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        found = fit(*arguments, **options)
+        torch.set_num_threads(n_threads)
+        return found
+
+    monkeypatch.setattr(HeadTrainer, "fit", fit_alone)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("head_on_one_thread")
+@pytest.mark.parametrize("tick", [0, HOUR // 4])
+def test_threads_change_nothing(monkeypatch, tick):
+    """In small parts, of which there is one for each thread at a time."""
     monkeypatch.setattr(awaited, "CELLS", 5 * SMALL.n_candidates)
     before = torch.get_num_threads()
-    states, scores = [], []
-    one = fitted(window(0, 0), window(1, 1), tick=tick, gap=HOUR)
+    found = []
     for n_threads in (1, 3):
         torch.set_num_threads(n_threads)
         model = fitted(window(0, 0), window(1, 1), tick=tick, gap=HOUR)
-        states.append(model.state_dict())
-        scores.append(one.scores(PREFIXES, EVERY))
+        found.append((model, model.scores(PREFIXES, EVERY)))
     torch.set_num_threads(before)
-    names = [name for name in states[0] if not name.startswith(("head.", "moments."))]
-    assert {"memories.pairs.counts.values", "replay.features"} <= {*names}
-    assert all(torch.equal(states[0][name], states[1][name]) for name in names)
-    assert scores[0].numpy() == pytest.approx(scores[1].numpy(), abs=1e-5)
+    (one, scores), (other, others) = found
+    assert equal_states(one, other)
+    assert torch.equal(scores, others)
 
 
 def test_a_state_does_not_change_with_the_model():

@@ -127,7 +127,8 @@ def test_a_model_of_an_older_version_is_one_error_that_says_what_to_do(tmp_path)
     assert message.startswith(f"{tmp_path}: another version of Dayahead has saved this model (con")
     found = re.search(r"lacks ([\w., ]+); has the unknown ([\w., ]+)\); fit", message)
     lacking, unknown = ({*names.split(", ")} for names in found.groups())
-    assert lacking >= {"neighbours", "memory", "live", "events", "model.network", "model.remind"}
+    assert lacking >= {"neighbours", "linear", "memory", "live", "events", "model.network"}
+    assert "model.remind" in lacking
     assert unknown == {"task.rtd_generator_share", "task.rtd_tied_generator"}
     assert "it again (`dvc repro`, or `dayahead nightly`), or use that version" in message
     assert "\n" not in message

@@ -34,7 +34,9 @@ def test_every_feature_of_the_memories_has_one(tick):
     features = Memories(settings).features
     without = [feature for feature in features if plain_name(feature) == feature]
     assert without == [], "without a plain name in outputs/evidence_names.py"
-    assert len({plain_name(feature) for feature in features}) == len(features)
+    names = {plain_name(feature) for feature in features}
+    assert len(names) == len(features)
+    assert not names & {*features}
 
 
 def test_half_lives_of_a_kind_are_added_up_and_the_strongest_comes_first():
