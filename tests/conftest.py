@@ -1,6 +1,7 @@
 """Fixtures of all tests: real click logs, a free port."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,12 @@ settings.load_profile("dayahead")
 
 def pytest_collection_finish() -> None:
     freeze_and_collect_rarely()
+
+
+def pytest_runtest_setup() -> None:
+    """Let no test depend on what others of its process have drawn from torch before."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(scope="session")
