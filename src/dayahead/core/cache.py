@@ -176,11 +176,7 @@ class Cache:
         for key in keys:
             if (self.folder / key).exists():
                 with self._lock(key):
-                    doomed = self.partial(key)
-                    remove_tree(doomed)
-                    with suppress(FileNotFoundError):  # renamed: a kill must not leave half of it
-                        (self.folder / key).replace(doomed)
-                    remove_tree(doomed)
+                    self._remove(self.folder / key)
 
     def entries(self) -> list[Entry]:
         """Return every entry with its size, the one used last first."""
@@ -221,10 +217,18 @@ class Cache:
         """Remove an entry's folder, also a damaged or unfinished one; False while it is in use."""
         try:
             with self._lock(_key_of(path), blocking=False):
-                remove_tree(path)
+                self._remove(path)
         except Timeout:
             return False
         return not path.exists()
+
+    def _remove(self, path: Path) -> None:
+        """Remove an entry's folder, also a damaged or unfinished one, whose lock is held."""
+        if path.name == _key_of(path):  # renamed first: a kill must not leave half of it
+            remove_tree(self.partial(path.name))
+            with suppress(FileNotFoundError):
+                path = path.replace(self.partial(path.name))
+        remove_tree(path)
 
     def _read(self, key: str, read: Callable[[Path], T]) -> T | None:
         entry = self.folder / key

@@ -198,6 +198,28 @@ def test_removing_takes_away_what_is_there(cache):
     assert cache.keys() == ["b"]
 
 
+@pytest.mark.parametrize(
+    "remove",
+    [
+        lambda cache: cache.remove(["a"]),
+        lambda cache: cache.prune(time.time() + DAY),
+        lambda cache: cache.remove_superseded("a", None),
+    ],
+)
+def test_a_removal_killed_midway_leaves_no_half_of_an_entry(cache, monkeypatch, remove):
+    cache.put("a", writing("x"))
+
+    def killed(folder):
+        for path in folder.glob("*"):
+            path.unlink()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("dayahead.core.cache.remove_tree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        remove(cache)
+    assert "a" not in cache
+
+
 def test_keys_come_by_their_last_use(cache):
     for days, key in enumerate(["a-1", "a-2", "b-1", "a-3"]):
         cache.put(key, writing(key))
