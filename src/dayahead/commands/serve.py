@@ -5,7 +5,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,8 @@ DRAIN_SECONDS = 30
 BACKLOG = 2048
 OTHER_FILES = 256
 """Open files besides connections: those of the model, libraries and the event loop."""
+LIVE_OPTIONS = ("events_log", "clock", "follow", "keep_hours")
+"""Options that only --live reads."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 Models = Annotated[Path | None, typer.Option(help="Folder of the saved model; models/ by default.")]
 Published = Annotated[
@@ -139,7 +141,10 @@ def serve(  # noqa: PLR0913, PLR0917
     from dayahead.serve.model_source import ModelSource
     from dayahead.serve.service import Service
 
-    _require_live(live=live, follow=follow, clock=clock)
+    if not live:
+        _reject_given(context, LIVE_OPTIONS, "--live")
+    if not log_lists:
+        _reject_given(context, ("list_days",), "--log-lists")
     limits = _limits(context.params)
     _set_up(limits.connections, threads)
     source, trial = ModelSource.chosen(models, published), _trial(against, share)
@@ -151,11 +156,13 @@ def serve(  # noqa: PLR0913, PLR0917
         _run(service, listening, host)
 
 
-def _require_live(*, live: bool, follow: Sequence[Path] | None, clock: str) -> None:
-    if not live and (follow or clock != "wall"):
-        raise ConfigError(
-            "serve: --follow and --clock events need --live; add it, or leave them out"
-        )
+def _reject_given(context: typer.Context, names: Iterable[str], needed: str) -> None:
+    """Raise ConfigError if one of these options is on the command line: it would do nothing."""
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(f"serve: {option} needs {needed}; add it, or leave {option} out")
 
 
 def _limits(given: Mapping[str, Any]) -> Limits:

@@ -312,11 +312,20 @@ def test_a_model_without_ticks_is_not_served_live(published, tmp_path, monkeypat
     assert "does not count clicks between two fits" in str(result.exception)
 
 
-@pytest.mark.parametrize("options", [["--follow", "clicks.jsonl"], ["--clock", "events"]])
-def test_options_of_events_are_refused_without_live(options):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--follow", "clicks.jsonl"], "--follow needs --live"),
+        (["--clock", "events"], "--clock needs --live"),
+        (["--keep-hours", "48"], "--keep-hours needs --live"),
+        (["--events-log", "events.db"], "--events-log needs --live"),
+        (["--live", "--list-days", "7"], "--list-days needs --log-lists"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(options, message):
     result = CliRunner().invoke(app, ["serve", "--models", "nowhere", "--port", "0", *options])
     assert isinstance(result.exception, ConfigError)
-    assert "--follow and --clock events need --live" in str(result.exception)
+    assert message in str(result.exception)
 
 
 @pytest.mark.parametrize(
