@@ -1,6 +1,7 @@
 """Gate: splits the probability between the session's own items and all others."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float
@@ -33,10 +34,10 @@ class Gate(nn.Module):
         self.linear = nn.Parameter(torch.zeros(len(columns)))
         self.bias = nn.Parameter(torch.zeros(()))
 
-    def start(self, examples: Examples) -> None:
+    def start(self, parts: Sequence[Examples]) -> None:
         """Initialise the bias from the share of examples whose target is in the session."""
-        is_own = examples.is_own.gather(1, examples.targets[:, None])[:, 0]
-        n_own, n = int(is_own.sum()), int((examples.is_own.any(1)).sum())
+        n_own = sum(int(part.is_own.gather(1, part.targets[:, None]).sum()) for part in parts)
+        n = sum(int(part.is_own.any(1).sum()) for part in parts)
         with torch.no_grad():
             # One is added to each count, for a finite logit where a group has no target.
             self.bias.fill_(math.log((n_own + 1) / (n - n_own + 1)))

@@ -1,6 +1,7 @@
 """Heads: they score candidates from their features and the context."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -14,6 +15,8 @@ LIMIT = 8.0
 """Standardised features and context are clipped to plus or minus this many deviations."""
 _LEAST_STD = 1e-3
 """A column with a smaller deviation counts as constant and is not divided by it."""
+_COLUMNS = 8
+"""Columns of features whose mean and deviation are computed together."""
 
 
 class Head(nn.Module):
@@ -53,18 +56,26 @@ class Head(nn.Module):
             self.register_buffer(f"{name}_std", torch.ones(size))
         self.register_buffer("n_standardised", torch.zeros((), dtype=torch.int64))
 
-    def learn_scale(self, examples: Examples) -> None:
-        """Compute mean, deviation and the gate's initial bias from the examples, if any."""
-        if not len(examples):
+    def learn_scale(self, parts: Sequence[Examples]) -> None:
+        """Compute mean, deviation and the gate's initial bias from examples, if there are any."""
+        n_examples = sum(map(len, parts))
+        if not n_examples:
             return
-        features = examples.features[examples.is_candidate]
-        for name, values in (("features", features), ("context", examples.context)):
-            std, mean = torch.std_mean(values.double(), dim=0, correction=0)
-            getattr(self, f"{name}_mean").copy_(mean)
-            getattr(self, f"{name}_std").copy_(torch.where(std > _LEAST_STD, std, 1.0))
-        self.n_standardised.fill_(len(examples))
+        # A few columns at a time: all of them in double precision would be the most that a fit
+        # holds.
+        for start in range(0, len(self.features_mean), _COLUMNS):
+            columns = slice(start, start + _COLUMNS)
+            features = [part.features[..., columns][part.is_candidate] for part in parts]
+            self._set_scale("features", columns, torch.cat(features))
+        self._set_scale("context", slice(None), torch.cat([part.context for part in parts]))
+        self.n_standardised.fill_(n_examples)
         if self.gate is not None:
-            self.gate.start(examples)
+            self.gate.start(parts)
+
+    def _set_scale(self, name: str, columns: slice, values: Float[Tensor, "N K"]) -> None:
+        std, mean = torch.std_mean(values.double(), dim=0, correction=0)
+        getattr(self, f"{name}_mean")[columns] = mean
+        getattr(self, f"{name}_std")[columns] = torch.where(std > _LEAST_STD, std, 1.0)
 
     def scaled_column(self, feature: Float[Tensor, "B C"], column: int) -> Float[Tensor, "B C"]:
         """Standardise values of one feature."""

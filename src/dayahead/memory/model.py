@@ -247,13 +247,14 @@ class MemoryModel:
         return JointNetwork(len(self.replay.kept), column, feature, update)
 
     def _scaled(self, parts: list[Examples]) -> Examples:
-        """Standardise and join examples; the first fit's decide mean and deviation."""
-        if not self.head.n_standardised:
-            # Once only: replayed examples are kept standardised and would not fit a new scale.
-            self.head.learn_scale(Examples.cat(parts))
+        """Standardise and join examples, in place; the first fit's decide mean and deviation."""
+        if not self.head.n_standardised:  # once only: replayed examples are kept standardised
+            self.head.learn_scale(parts)
             if self.settings.config.end_to_end:  # an unfitted network's scores hardly differ
                 self.head.features_std[self._network_column] = 1.0
-        return Examples.cat([self.head.scaled(part).half() for part in parts])
+        for index, part in enumerate(parts):  # raw ones are twice as large
+            parts[index] = self.head.scaled(part).half()
+        return Examples.cat(parts)
 
     def _examples(
         self, read: Read, network: NetworkScores | None, positions: Positions

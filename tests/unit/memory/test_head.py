@@ -66,7 +66,7 @@ def test_without_examples_nothing_is_learned():
     head = head_of()
     before = {name: value.clone() for name, value in head.state_dict().items()}
     assert HeadTrainer(head, CONFIG).fit(examples(0), 2, dice()) is None
-    head.learn_scale(examples(0))
+    head.learn_scale([examples(0)])
     assert all(torch.equal(value, before[name]) for name, value in head.state_dict().items())
 
 
@@ -76,11 +76,27 @@ def test_candidates_are_standardised_padding_not_counted():
     every.features[:, :, 2] = 7.0
     every.features[:, -1] = 1e6
     head = head_of()
-    head.learn_scale(every)
+    head.learn_scale([every])
     scaled = head.scaled(every).features[:, :-1].flatten(0, 1)
     assert scaled.mean(0) == pytest.approx(torch.zeros(3), abs=1e-4)
     assert scaled.std(0) == pytest.approx(torch.tensor([1.0, 1.0, 0.0]), abs=1e-2)
     assert head.scaled(every).features.max() == 8  # outliers are cut off
+
+
+def test_the_scale_of_parts_is_that_of_the_whole():
+    """Over more columns than are taken at a time."""
+    every = examples(500, n_features=19)
+    every.features.mul_(torch.arange(1, 20))
+    heads = [Head(19, 2, 0, 0, Gate([0, 1], 4)) for _ in range(2)]
+    heads[0].learn_scale([every])
+    heads[1].learn_scale(
+        [every.take(slice(300)), examples(0, n_features=19), every.take(slice(300, None))]
+    )
+    of_whole, of_parts = (head.state_dict() for head in heads)
+    assert all(torch.equal(of_whole[name], of_parts[name]) for name in of_whole)
+    candidates = every.features[every.is_candidate].double()
+    assert of_whole["features_mean"] == pytest.approx(candidates.mean(0).float())
+    assert of_whole["features_std"] == pytest.approx(candidates.std(0, correction=0).float())
 
 
 def test_a_replay_keeps_the_latest():
