@@ -42,9 +42,9 @@ class FeatureConfig:
     relative_to: Annotated[str, Field(min_length=1)] | None = None
     """Of a relative_number: the categorical feature whose means it is compared with."""
     scale: Literal["standard", "gauss_rank", "fixed"] | None = None
-    """standard: (x - mean) / std. gauss_rank: the normal quantile of its rank. fixed: nothing is
-    fitted; item_age is divided by log1p(30), others stay. Null: fixed for item_age and
-    relative_number, standard for number and log_number."""
+    """standard: (x - mean) / std, from -1,000 to 1,000. gauss_rank: the normal quantile of its
+    rank. fixed: nothing is fitted; item_age is divided by log1p(30), others stay. Null: fixed for
+    item_age and relative_number, standard for number and log_number."""
     fit: Literal["first_windows", "look_ahead", "look_ahead_window"] = "first_windows"
     """Whose train events give statistics and counts: those of the first preprocess.fit_windows
     windows (of min_count: those so far); of the whole log; of each window itself. The last two are

@@ -15,7 +15,6 @@ from dayahead.features.engine import (
     ColumnSelector,
     FillMissing,
     LogOp,
-    Normalize,
     Operator,
     WorkflowNode,
 )
@@ -70,16 +69,9 @@ def _log(operator: LogOp, _: str, array: Array) -> Array:
     return np.asarray(np.log(array.astype(operator.output_dtype) + 1))
 
 
-def _normalise(operator: Normalize, name: str, array: Array) -> Array:
-    mean, std = operator.means[name], operator.stds[name]
-    centred = array - mean
-    return np.asarray(centred / std if std > 0 else centred, operator.output_dtype)
-
-
 ON_ARRAYS: dict[type[Operator], Callable[[Any, str, Array], Array]] = {
     Clip: _clip,
     FillMissing: _fill,
     LogOp: _log,
-    Normalize: _normalise,
 }
 """NVTabular's operators on an array: from operator, name of the column, and column."""

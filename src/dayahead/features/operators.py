@@ -26,7 +26,7 @@ from dayahead.core.columns import (
 )
 from dayahead.core.errors import ConfigError
 from dayahead.features.arrays import Ints
-from dayahead.features.engine import ColumnSelector, LogOp, Operator, StatOperator, Tags
+from dayahead.features.engine import ColumnSelector, LogOp, Normalize, Operator, StatOperator, Tags
 from dayahead.features.vocabulary import KnownValues
 
 Frame = Any
@@ -35,6 +35,8 @@ Series = Any
 """One of its columns: a series, or an Arrow or a NumPy array."""
 Floats = NDArray[np.float64]
 LARGEST = float(np.finfo(np.float32).max)
+MOST_DEVIATIONS = 1000.0
+"""Standardised numbers are at most so many standard deviations from the mean."""
 N_KNOTS = 1001
 """Number of quantiles that represent a distribution."""
 N_PARTITION_KNOTS = 10 * N_KNOTS
@@ -151,6 +153,21 @@ class FixedScale(Continuous, Operator):  # type: ignore[misc]
         """Columns as float32; nulls stay."""
         scaled = {name: df[name] / self.divisor for name in col_selector.names}
         return type(df)({name: values.astype(np.float32) for name, values in scaled.items()})
+
+
+class Standardise(Continuous, Normalize):  # type: ignore[misc]
+    """(x - mean) / std; numbers that never varied while fitting are centred alone.
+
+    What is further away is cut off at MOST_DEVIATIONS: no network learns from 1e38.
+    """
+
+    def transform(self, col_selector: ColumnSelector, df: Frame) -> Frame:
+        """Columns as float32; nulls stay."""
+        return type(df)({name: self._scaled(name, floats(df[name])) for name in col_selector.names})
+
+    def _scaled(self, name: str, numbers: Floats) -> NDArray[np.float32]:
+        deviations: Floats = (numbers - self.means[name]) / (self.stds[name] or 1.0)
+        return deviations.clip(-MOST_DEVIATIONS, MOST_DEVIATIONS).astype(np.float32)
 
 
 class RelativeTo(Continuous, StatOperator):  # type: ignore[misc]

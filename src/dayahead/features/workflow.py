@@ -25,7 +25,6 @@ from dayahead.features.engine import (
     ColumnSchema,
     Dataset,
     FillMissing,
-    Normalize,
     Operator,
     Schema,
     Tags,
@@ -41,6 +40,7 @@ from dayahead.features.operators import (
     Log1p,
     LookUp,
     RelativeTo,
+    Standardise,
 )
 from dayahead.features.vocabulary import KnownValues
 from dayahead.windows.metadata import FeatureStatistics, NumberStatistics, Statistics
@@ -67,7 +67,7 @@ class NumberOperators:
         self.relative = RelativeTo(name, *category) if category else None
         match scaling:
             case "standard":
-                self.scaler = Normalize(out_dtype=np.float32)
+                self.scaler = Standardise()
             case "gauss_rank":
                 self.scaler = GaussRank()
             case _:
@@ -115,7 +115,7 @@ class NumberOperators:
             fitted |= {"relative_to": relative.category, "overall_mean": relative.overall_mean}
             fitted["values"] = relative.known.values.to_pylist()
             fitted["means"] = relative.means.tolist()
-        if isinstance(self.scaler, Normalize):
+        if isinstance(self.scaler, Standardise):
             mean, std = self.scaler.means[self.name], self.scaler.stds[self.name]
             fitted["mean"] = float(np.nan_to_num(mean, posinf=0, neginf=0))
             fitted["std"] = float(np.nan_to_num(std, posinf=0, neginf=0))

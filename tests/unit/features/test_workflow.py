@@ -67,6 +67,14 @@ def test_a_number_that_never_varied_is_only_centred():
     assert encoded(features, rows)["price"] == [0, 0]
 
 
+def test_standardised_numbers_are_cut_off():
+    """A largest float32 would be infinite after a division by a small deviation."""
+    prices = [14.0, 3.4e38, -3.4e38, 600.0, None]
+    rows = [{"item_id": 50, "event_time": "2026-01-03", "price": price} for price in prices]
+    features = {"price": {"kind": "number", "mean": 10.0, "std": 0.5}}
+    assert encoded(features, rows)["price"] == [8, 1000, -1000, 1000, 0]
+
+
 @pytest.mark.parametrize(
     ("moment", "sine", "cosine"),
     [
