@@ -46,7 +46,7 @@ class Holdings:
     rows: Counter[str] = field(default_factory=Counter)
     """Rows by user, in tables that name users."""
     sessions: set[str] = field(default_factory=set)
-    """Ids of the users' sessions, by which tables without users are searched."""
+    """Ids of the users' sessions, by which tables that name none of the users are searched."""
     damaged: list[Holding] = field(default_factory=list)
     """What holds a table that cannot be searched, outside of DVC's cache."""
 
@@ -59,7 +59,7 @@ class Holdings:
 
 
 def find_holdings(root: Path, users: Collection[str], dvc_cache: Path, seed: int) -> Holdings:
-    """Search a project for rows of users, and for rows of their sessions that name no user.
+    """Search a project for rows of users, and the other tables for rows of their sessions.
 
     `seed` is that of the data set's split, with which results hash the ids of sessions.
 
@@ -70,9 +70,10 @@ def find_holdings(root: Path, users: Collection[str], dvc_cache: Path, seed: int
     rows: Counter[tuple[str, Path]] = Counter()
     unnamed, damaged = [], set[tuple[str, Path]]()
     for table, named in _searched(_tables(root, dvc_cache), USER_ID, users, damaged):
-        if named is None:
+        # Windows name the user of a session's first event, which may be before sign-in.
+        if named is None or not len(named):
             unnamed.append(table)
-        elif len(named):
+        else:
             rows[table[:2]] += len(named)
             holdings.rows.update(named[USER_ID].to_pylist())
             if SESSION_ID in named.column_names:

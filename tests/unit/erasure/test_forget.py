@@ -15,6 +15,7 @@ from dayahead.core.files import write_parquet
 from dayahead.dataset.schema import load_dataset
 from dayahead.download.stage import download
 from dayahead.erasure.forget import forget
+from dayahead.erasure.holdings import DVC_CACHE, find_holdings
 from dayahead.erasure.tables import tables_in
 from dayahead.preprocess.stage import preprocess
 from dayahead.tracking.outbox import Outbox
@@ -155,6 +156,19 @@ def test_a_dry_run_lists_the_same_and_changes_nothing(tmp_path, shop, kind):
     done = erase(tmp_path, ["u1"]).holdings
     assert listed.found == done.found
     assert listed.rows["u1"] > 0
+
+
+def test_a_session_that_began_before_sign_in_goes_from_windows_and_copies_of_them(tmp_path):
+    """Windows name the user of a session's first event, here none."""
+    ids = {"session_id": ["S", "S", "T"], "user_id": pa.array([None, "4711", None], pa.string())}
+    write_parquet(tmp_path / "data/raw/events.parquet", pa.table(ids))
+    window = {"session_id": ["S", "T"], "user_id": pa.array([None, None], pa.string())}
+    for place in ("data/windows", ".dayahead/windows/key", ".dvc/cache"):
+        write_parquet(tmp_path / place / "window.parquet", pa.table(window))
+    write_parquet(tmp_path / "nights/other.parquet", pa.table(window).slice(1))
+    found = find_holdings(tmp_path, ["4711"], tmp_path / ".dvc/cache", seed=1)
+    assert {*found.by_place()} == {"data/raw", ".dayahead/windows", "data/windows", DVC_CACHE}
+    assert found.rows == {"4711": 1}
 
 
 @pytest.mark.long
