@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dayahead.config.params import Params
 from dayahead.core.errors import DataError, DayaheadError
 from dayahead.core.files import read_json
@@ -154,6 +156,9 @@ class Refresh:
             why = f"the published {name} cannot be evaluated any more ({error})"
             return not_checked("champion_margin", why), False
         own = read_ranks(self.root / "results", self.newest.name)
+        if not np.array_equal(theirs.targets, own.targets):
+            why = f"the published {name} predicts other targets than the settings (events.targets)"
+            return not_checked("champion_margin", why), False
         old, new = (target_metric(config.metric, each.ranks) for each in (theirs, own))
         # One run each, with targets in place of windows: there is one window only.
         difference = difference_test(old[None], new[None])

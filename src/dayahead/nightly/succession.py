@@ -179,13 +179,18 @@ def _compared(
 
 
 def champion_settings(params: Params) -> dict[str, Any]:
-    """Return the settings that a challenger may change, as the history holds them.
+    """Return the settings that say what is fitted and predicted, as the history holds them.
 
-    Without ticks the section `live` is left out, because older histories lack it.
+    Without ticks the section `live` is left out, and so are settings of `events` that are null,
+    because older histories lack them.
     """
-    sections = {*FITTED} - ({"live"} if not params.has_ticks else set())
-    flat = flat_settings(params)
-    chosen = {name: value for name, value in flat.items() if name.partition(".")[0] in sections}
+    sections = {*FITTED, "events"} - ({"live"} if not params.has_ticks else set())
+    chosen = {
+        name: value
+        for name, value in flat_settings(params).items()
+        if (section := name.partition(".")[0]) in sections
+        and not (section == "events" and value is None)
+    }
     return {n: list(v) if isinstance(v, tuple) else v for n, v in sorted(chosen.items())}
 
 
