@@ -166,7 +166,7 @@ class State:
 
 
 def windows_of(entry: Entry) -> list[str]:
-    """Return the new windows that a decision is about, none where `download` refused the data."""
+    """Return the new windows that a decision is about, none where a stage refused the data."""
     return list(entry.details.get("windows", ()))
 
 

@@ -136,7 +136,7 @@ class Pipeline:
                 if "UnreachableError" in kind:
                     raise RetryLaterError(message)
                 is_data = stage == "download" and "SourceError" in kind
-                if is_data or "LateRowsError" in kind:
+                if is_data or not {"LateRowsError", "DefectsError"}.isdisjoint(kind):
                     raise RefusedDataError(message)
                 raise StageError(f"{stage}: {message}")
         raise StageError(f"dvc repro ended with status {status}; its messages are above")

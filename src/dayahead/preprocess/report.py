@@ -20,6 +20,10 @@ _WHAT = {
 _log = logging.getLogger(__name__)
 
 
+class DefectsError(DataError):
+    """More of the log has a defect than section `quality` of the data set file allows."""
+
+
 def report_losses(manifest: WindowsManifest, dataset: DatasetConfig, window: WindowConfig) -> None:
     """Log a line for each setting that drops more than a tenth of the events."""
     rules = dataset.sessions
@@ -49,7 +53,7 @@ def check_defects(manifest: WindowsManifest, examples: Examples, dataset: Datase
     """Log a line for each defect of session ids, and compare their shares with the limits.
 
     Raises:
-        DataError: a share is above its limit in section `quality`.
+        DefectsError: a share is above its limit in section `quality`.
     """
     exceeded = []
     for name, counts in (manifest.defects or {}).items():
@@ -66,7 +70,7 @@ def check_defects(manifest: WindowsManifest, examples: Examples, dataset: Datase
         else:
             _log.warning("preprocess: %s", text)
     if exceeded:
-        raise DataError(f"data/raw: {'; '.join(exceeded)}")
+        raise DefectsError(f"data/raw: {'; '.join(exceeded)}")
 
 
 def _cure(name: str, columns: ColumnsConfig) -> str:

@@ -21,6 +21,7 @@ from dayahead.nightly.pipeline import (
     StageError,
     challenger_params,
 )
+from dayahead.preprocess.report import DefectsError
 from dayahead.preprocess.stage import LateRowsError
 from support.waiting import wait_for_file
 
@@ -52,6 +53,7 @@ def failing(monkeypatch, stage, error, status=255):
         ("download", SourceError("too many defects"), RefusedDataError),
         ("download", DataError("disk full"), StageError),
         ("preprocess", LateRowsError("late rows"), RefusedDataError),
+        ("preprocess", DefectsError("ids are used again"), RefusedDataError),
         ("preprocess", DataError("no worker started"), StageError),
         ("preprocess", WindowError("damaged"), StageError),
         ("preprocess", ConfigError("unknown"), StageError),

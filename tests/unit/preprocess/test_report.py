@@ -8,6 +8,7 @@ from dayahead.config.loading import validated
 from dayahead.core.errors import DataError
 from dayahead.core.files import read_json
 from dayahead.dataset.schema import QualityConfig
+from dayahead.preprocess.report import DefectsError
 from support.builders import dataset_config, events, session
 
 USER = {"user_id": "user_id"}
@@ -66,7 +67,7 @@ def test_a_limit_ends_the_stage_before_anything_is_replaced(run, name, share, wo
     log = [SHARED.slice(0, 16), later] if name == "session_days" else SHARED
     run(log, limited({name: share + 0.02}), project="shared", log_end="2026-01-04")
     for _ in range(2):  # the second time, the windows come from the cache
-        with pytest.raises(DataError, match=re.escape(words)) as caught:
+        with pytest.raises(DefectsError, match=re.escape(words)) as caught:
             run(log, limited({name: share}), project="shared", log_end="2026-01-04")
         assert f"or raise quality.{name} ({share:.2%}), which this exceeds" in str(caught.value)
 
