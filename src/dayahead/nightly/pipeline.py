@@ -78,18 +78,28 @@ class Pipeline:
         """
         folder = challenge_folder() / name
         folder.mkdir(parents=True, exist_ok=True)
-        modules = [path.name for path in self.root.glob("*.py")]  # a model of the project's own
-        for linked in (*_LINKED, *modules):
+        params = challenger_params(self.root / "params.yaml", changes)
+        for linked in self._linked(params["model"]["pretrained_items"]):
             link = folder / linked
+            link.parent.mkdir(parents=True, exist_ok=True)
             link.unlink(missing_ok=True)  # the project may have been moved since
             link.symlink_to(self.root / linked)
-        write_json(folder / "params.yaml", challenger_params(self.root / "params.yaml", changes))
+        write_json(folder / "params.yaml", params)
         # DVC_ROOT names the project whose cache is used (see core/project.py).
         environment = {"DVC_ROOT": str(cache_root().parent), "PYTHONPATH": "src"}
         status = _run([sys.executable, "stages/train.py"], folder, environment)
         if status:
             raise StageError(f"{folder}: {self._reason(folder)}")
         return folder / "results"
+
+    def _linked(self, pretrained_items: str | None) -> list[str]:
+        """Return what a challenger's folder needs of the project's files."""
+        modules = [path.name for path in self.root.glob("*.py")]  # a model of the project's own
+        vectors = Path(pretrained_items or "")  # or the name of vectors of the data set's items
+        is_linked = {*vectors.parts[:1]} <= {*_LINKED}
+        is_outside = vectors.is_absolute() or ".." in vectors.parts
+        is_own = not (is_linked or is_outside) and (self.root / vectors).is_file()
+        return [*_LINKED, *modules, *([str(vectors)] if is_own else [])]
 
     def keep_challenges(self, names: Collection[str]) -> None:
         """Remove the folders of all challenges but these."""

@@ -165,6 +165,26 @@ def test_a_challenger_runs_in_a_folder_of_its_own(project, monkeypatch):
     assert (seen["folder"] / "data").readlink() == moved / "data"
 
 
+@pytest.mark.parametrize("place", ["vectors/items.parquet", "data/items.parquet"])
+def test_a_challenger_finds_the_item_vectors_of_the_project(project, monkeypatch, place):
+    (project / "params.yaml").write_text((ROOT / "params.yaml").read_text())
+    vectors = project / place
+    vectors.parent.mkdir()
+    vectors.write_bytes(b"vectors")
+    found = []
+
+    def run(command, folder, environment):
+        path = read_yaml(folder / "params.yaml")["model"]["pretrained_items"]
+        found.append((path, (folder / path).read_bytes()))
+        return 0
+
+    monkeypatch.setattr(running, "_run", run)
+    for _ in range(2):  # the second finds the links of the first
+        Pipeline(project).challenge("abc", {"model": {"pretrained_items": place}})
+    assert found == [(place, b"vectors")] * 2
+    assert not vectors.is_symlink()
+
+
 STAGE = """
 import os, time
 from pathlib import Path
