@@ -51,7 +51,7 @@ class SessionFile:
         needs_times: whether event_time is required.
 
     Raises:
-        DataError: the file is missing, is neither parquet nor CSV, or lacks a column.
+        DataError: the file is missing, is neither parquet nor CSV, lacks a column or has it twice.
     """
 
     def __init__(
@@ -73,7 +73,13 @@ class SessionFile:
                 f"{path}: expected the columns {', '.join(sorted(needed))}, found "
                 f"{', '.join(schema.names)}; {', '.join(missing)} is missing"
             )
-        self._names = [SESSION_ID, *(name for name in types if name in schema.names)]
+        read = [SESSION_ID, *types]
+        if repeated := [name for name in read if schema.names.count(name) > 1]:
+            raise DataError(
+                f"{path}: expected each column once, found {', '.join(schema.names)}; rename or "
+                f"remove one of those with the name {' or '.join(repeated)}"
+            )
+        self._names = [name for name in read if name in schema.names]
         self.has_lists = _is_list(schema.field(ITEM_ID).type)
         self.id_type = schema.field(SESSION_ID).type
 

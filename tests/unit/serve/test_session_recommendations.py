@@ -185,6 +185,17 @@ def test_a_bad_file_ends_in_one_error_and_no_output(load, tmp_path, fault):
     assert not [path for path in tmp_path.rglob("*") if "found" in path.name]
 
 
+def test_a_column_that_is_there_twice_is_refused(load, tmp_path):
+    parquet, text = tmp_path / "in.parquet", tmp_path / "in.csv"
+    text.write_text("session_id,item_id,other,other,item_id\na,1,2,3,4\n")
+    names = ["session_id", "item_id", "event_time", "event_time"]
+    ids, times = pa.array(["1"]), pa.array([0], pa.timestamp("us"))
+    pq.write_table(pa.Table.from_arrays([ids, ids, times, times], names), parquet)
+    for source, name in ((text, "item_id"), (parquet, "event_time")):
+        with pytest.raises(DataError, match=f"with the name {name}$"):
+            recommend_file(load(), source, tmp_path / "o.parquet", Options())
+
+
 def test_a_row_of_a_csv_without_a_session_is_refused(load, tmp_path):
     source = tmp_path / "in.csv"
     source.write_text("session_id,item_id\na,1\n,2\n,3\n")
