@@ -19,6 +19,7 @@ from dayahead.core.errors import DataError
 
 INTEGER = re.compile(r"-?[0-9]{1,20}")
 WHOLE = f"^{INTEGER.pattern}$"
+_WITHOUT_ZONE = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?$"
 
 
 def typed_column(name: str, values: Sequence[Any], type_: pa.DataType) -> pa.Array:
@@ -68,23 +69,36 @@ def cast_column(name: str, column: pa.ChunkedArray, type_: pa.DataType) -> pa.Ch
 
 
 def csv_options(types: Mapping[str, pa.DataType]) -> pa.csv.ConvertOptions:
-    """Return how to read columns of a CSV before `cast_csv_column`: whole numbers as text."""
-    columns = {
-        name: pa.string() if pa.types.is_integer(type_) else type_ for name, type_ in types.items()
-    }
+    """Return how to read columns of a CSV before `cast_csv_column`: numbers and times as text."""
+    columns = {name: pa.string() if _is_cast(type_) else type_ for name, type_ in types.items()}
     return pa.csv.ConvertOptions(column_types=columns)
 
 
+def _is_cast(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_timestamp(type_))
+
+
 def cast_csv_column(name: str, column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """Return a CSV's column in a type; a whole number that is missing is a null.
+    """Return a CSV's column in a type; a whole number or time that is missing is a null.
+
+    A time without a zone is in UTC, as elsewhere.
 
     Raises:
         DataError: text in it is of another type.
     """
-    if pa.types.is_integer(type_):
+    if _is_cast(type_):
         is_null = pc.is_in(column, pa.array(pa.csv.ConvertOptions().null_values))
         column = pc.if_else(is_null, None, column)
-    return cast_column(name, column, type_)
+    if not pa.types.is_timestamp(type_):
+        return cast_column(name, column, type_)
+    try:
+        return pc.replace_substring_regex(column, _WITHOUT_ZONE, r"\0Z").cast(type_)
+    except pa.ArrowInvalid as error:
+        found, _, _ = str(error).partition(" as a scalar")  # then what programmers may do
+        raise DataError(
+            f"{name}: {found}; expected times such as 2026-01-02T10:00:00Z, or "
+            f"2026-01-02 10:00:00 in UTC, to the microsecond at most"
+        ) from None
 
 
 def item_id(item: int | str, *, is_text: bool) -> int | str:

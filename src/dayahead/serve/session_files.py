@@ -174,9 +174,10 @@ class SessionFile:
 
     def _typed(self, columns: Mapping[str, pa.ChunkedArray]) -> pa.Table:
         typed = {}
-        cast = cast_csv_column if self._parquet is None else cast_column
+        is_csv = self._parquet is None
+        cast = cast_csv_column if is_csv else cast_column
         for name, column in columns.items():
-            if name == EVENT_TIME and not pa.types.is_timestamp(column.type):
+            if name == EVENT_TIME and not (is_csv or pa.types.is_timestamp(column.type)):
                 raise DataError(f"{self.path}: event_time is {column.type}; expected a timestamp")
             try:
                 typed[name] = cast(name, column, self._types[name])

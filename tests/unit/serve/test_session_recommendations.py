@@ -9,8 +9,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from dayahead.core.columns import TIMESTAMP
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.serve import session_files
+from dayahead.serve.raw_values import cast_csv_column
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import Options
 from dayahead.serve.session_recommendations import recommend_file
@@ -209,6 +211,28 @@ def test_what_is_no_whole_number_in_a_csv_is_refused(load, tmp_path, item):
     source.write_text(f"session_id,item_id\na,1\na,{item}\n")
     with pytest.raises(DataError, match=r"in\.csv: "):
         recommend_file(load(), source, tmp_path / "o.parquet", Options())
+
+
+@pytest.mark.parametrize(
+    ("given", "utc"),
+    [("2026-01-01 10:00:00.25", "2026-01-01T10:00:00.25Z"),
+     ("2026-01-01T10:00", "2026-01-01 12:00:00+02:00")],
+)  # fmt: skip
+def test_a_time_without_a_zone_in_a_csv_is_in_utc(given, utc):
+    column = pa.chunked_array([[given, utc, ""]])
+    first, second, missing = cast_csv_column("event_time", column, TIMESTAMP).to_pylist()
+    assert first == second == datetime.fromisoformat(utc)
+    assert missing is None
+
+
+@pytest.mark.parametrize("time", ["16.01.2026 10:00", "2026-01-01", "2026-13-01 10:00", "5"])
+def test_what_is_no_time_in_a_csv_is_refused(load, tmp_path, time):
+    source = tmp_path / "in.csv"
+    source.write_text(f"session_id,item_id,event_time\na,1,{time}\n")
+    with pytest.raises(DataError, match=r"in\.csv: event_time: .*expected times such as") as error:
+        recommend_file(load(), source, tmp_path / "o.parquet", Options())
+    assert f"'{time}" in str(error.value)
+    assert "assume" not in str(error.value)
 
 
 def test_an_item_that_is_missing_in_a_csv_is_unknown(load, tmp_path):
