@@ -20,6 +20,7 @@ IDS = "dayahead:ids"
 """Ids of events by time of arrival, by which one that is reported again is found."""
 READ_AT_ONCE = 5_000
 ANSWER_SECONDS = 2
+"""Seconds until a connection, or an answer, is given up."""
 SEQUENCE_BITS = 20
 """A position is the stream's milliseconds and, in so many bits, its number within one."""
 APPEND = """
@@ -67,7 +68,10 @@ class RedisLog(EventLog):
         """Of the last event delivered."""
         try:
             self._server = redis.Redis.from_url(
-                url, socket_timeout=ANSWER_SECONDS, decode_responses=True
+                url,
+                socket_timeout=ANSWER_SECONDS,
+                socket_connect_timeout=ANSWER_SECONDS,
+                decode_responses=True,
             )
             self._append = self._server.register_script(APPEND)
             self._server.ping()

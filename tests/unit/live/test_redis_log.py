@@ -1,6 +1,9 @@
 """The log of events in a real Redis server: several services follow one stream."""
 
+import socket
 import threading
+import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -11,6 +14,7 @@ from support.event_logs import opened_logs
 from support.redis_servers import running_redis
 
 pytest.importorskip("redis")
+from dayahead.live import redis_log
 from dayahead.live.redis_log import RedisLog
 
 
@@ -154,3 +158,18 @@ def test_a_server_that_does_not_answer_is_one_line_without_its_password():
     with pytest.raises(ConfigError, match="percent-encoded") as raised:
         RedisLog("redis://:hid/den@127.0.0.1", EventClock())
     assert "hid" not in str(raised.value)
+
+
+def test_a_host_that_cannot_be_reached_is_given_up_as_soon_as_one_that_hangs(monkeypatch):
+    monkeypatch.setattr(redis_log, "ANSWER_SECONDS", 0.1)
+    with ExitStack() as stack:
+        server, *clients = (stack.enter_context(socket.socket()) for _ in range(5))
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for each in clients:  # the first ones fill its queue: from then on nobody is answered
+            each.setblocking(False)
+            each.connect_ex(server.getsockname())
+        start = time.monotonic()
+        with pytest.raises(UnreachableError, match="does not answer"):
+            RedisLog(f"redis://127.0.0.1:{server.getsockname()[1]}", EventClock())
+    assert time.monotonic() - start < 3
