@@ -1,5 +1,6 @@
 """Files of studies: which runs they plan, and every validation error."""
 
+import re
 import shutil
 
 import pytest
@@ -115,3 +116,14 @@ def test_the_studies_that_come_with_dayahead_fit_the_settings(path):
     runs = planned_runs(path, ROOT)
     assert len(runs) == len({run.experiment for run in runs}) > 2
     assert len({run.settings["dataset"] for run in runs}) == 1
+
+
+def test_the_study_of_the_documentation_is_one(tmp_path):
+    page = (ROOT / "docs" / "tables.md").read_text()
+    [text] = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    runs = planned_runs(path, ROOT)
+    assert {run.row: run.settings["dataset"] for run in runs} == dict.fromkeys(
+        ("STAN", "GRU4Rec", "Memory"), "rees46_head"
+    )
