@@ -22,6 +22,8 @@ SAME: Final = (
     "evaluation.split",
     "evaluation.positions",
     "evaluation.candidates",
+    "events.targets",
+    "preprocess.fit_windows",
 )
 """Settings in which runs of one table must not differ."""
 WITHOUT_EFFECT: Final = (*OUTSIDE, "compute", "profile", "tracking")
@@ -66,8 +68,7 @@ def rows_of(given: Sequence[NamedRuns], into: Path, names: Names = "runs") -> li
 
     Raises:
         ComparisonError: a run has no results or is named twice, two rows have one name, runs of a
-            row differ in more than the seed or in nothing, or the runs differ in data set, split,
-            positions or candidates.
+            row differ in more than the seed or in nothing, or the runs differ in one of `SAME`.
     """
     check_run_names([run for _, runs in given for run in runs])
     rows: list[Row] = []

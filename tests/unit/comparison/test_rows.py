@@ -86,6 +86,8 @@ def test_a_row_may_be_longer_than_the_name_of_a_file():
     [
         ({"dataset": "g2"}, ["a", "b"], "^a and b cannot be in one table: dataset is g1 in a"),
         ({"evaluation.split": "valid"}, ["a", "b"], "evaluation.split is test in a and valid in b"),
+        ({"events.targets": ["cart"]}, ["a", "b"], "events.targets is null in a and .*cart.* in b"),
+        ({"preprocess.fit_windows": 3}, ["a", "b"], "preprocess.fit_windows is null in a and 3"),
         ({"model.n_layer": 2}, ["a,b"], "^a,b: runs of one row .* differ in model.n_layer"),
         ({}, ["a", "b"], "^a and b have the same settings and the same training.seed"),
         ({"model.n_layer": 2}, ["x=a", "x=b"], "^x: two rows have this name"),

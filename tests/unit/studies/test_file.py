@@ -84,6 +84,11 @@ def test_a_row_goes_before_the_study_and_the_study_before_presets(project):
             "rows.B: evaluation.split is valid, and test in A; one table needs the same targets",
         ),
         (
+            "rows: {A: {}, B: {settings: "
+            "{events: {targets: [cart]}, preprocess: {fit_windows: 3}}}}\n",
+            r"preprocess.fit_windows is 3, and 1 in A; events.targets is .*cart.*, and null in A",
+        ),
+        (
             "rows: {A: {}, B: {settings: {evaluation: {split: valid}, "
             "window: {overrun: keep, last: '2026-01-05'}}}}\n",
             "rows.B: window.last is 2026-01-05, and null in A; window.overrun is keep, and cut in "
