@@ -74,9 +74,9 @@ class ItemsConfig:
     item_id: ColumnConfig
     """Its type is that of columns.item_id."""
     time: TimeConfig | None = None
-    """As the section `time`, without complete_until: from when a row holds. Of the rows of an item
-    the newest one at that time holds, as a whole; of those of one time the last. Null: every row
-    holds from the first window on, of several of one item the last."""
+    """As the section `time`, without complete_until and settle: from when a row holds. Of the
+    rows of an item the newest one at that time holds, as a whole; of those of one time the last.
+    Null: every row holds from the first window on, of several of one item the last."""
     available_from: Column | None = None
     """Column of a time, read like `time` here or, where there is none, like the time of events; a
     date alone will do. The item is not recommended before. Null, or 0000-00-00: always."""
@@ -92,8 +92,9 @@ class ItemsConfig:
             raise ValueError(
                 "source.synthetic: leave out items.source for the catalogue of a generated shop"
             )
-        if self.time is not None and self.time.complete_until is not None:
-            raise ValueError("time.complete_until: that of events holds; leave it out here")
+        for name in ("complete_until", "settle"):
+            if getattr(self.time, name, None) is not None:
+                raise ValueError(f"time.{name}: that of events holds; leave it out here")
         for name, feature in self.features.items():
             self._check(name, feature)
         features = {name: _of_item(feature) for name, feature in self.features.items()}

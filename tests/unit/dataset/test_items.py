@@ -107,6 +107,7 @@ def test_other_sections_may_name_columns_of_the_table(tmp_path):
         ("brand: {kind: cat", "item_id: {kind: cat", "features: item_id: reserved column names"),
         ("image: {kind", "first_window: {kind", "features: first_window: reserved column names"),
         ("changed, unit: s", "changed, complete_until: 2026-01-01T00:00:00Z", "complete_until"),
+        ("changed, unit: s", "changed, settle: 30min", "time.settle: that of events holds"),
         ("number, column: weight", "relative_number, column: weight, relative_to: brand",
          "features.weight: relative_number is of events; items have categorical, number, log"),
         ("number, column: weight", "hour", "features.weight: hour is of events"),
