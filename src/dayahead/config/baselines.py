@@ -46,6 +46,16 @@ def reads_times(architecture: str) -> bool:
     return architecture in TIMED or is_plugin_baseline(architecture)
 
 
+def adds_fits(architecture: str) -> bool:
+    """Whether a fit adds the sessions of its windows to those of earlier fits.
+
+    Networks learn from them again, and popularity is that of the last fit alone. Baselines of other
+    packages may add them.
+    """
+    adds = is_baseline(architecture) and architecture not in {SAME_FOR_ALL, ALWAYS_FIRST}
+    return adds or architecture == MEMORY
+
+
 NOT_BASELINES = ReadBy(lambda model: not is_baseline(model.architecture))
 NETWORKS_AND_PLUGINS = ReadBy(
     lambda model: model.has_network or is_plugin_baseline(model.architecture)

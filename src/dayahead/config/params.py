@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.baselines import MEMORY, NETWORKS_AND_PLUGINS, reads_times
+from dayahead.config.baselines import MEMORY, NETWORKS_AND_PLUGINS, adds_fits
 from dayahead.config.loading import (
     STRICT,
     Count,
@@ -54,8 +54,8 @@ class TrainingConfig:
     protocol: Annotated[Literal["incremental", "sliding", "from_scratch"], EVERY_MODEL]
     """incremental: one model is carried on and fitted on each window; sliding: it is fitted on the
     last `history` windows; from_scratch: a fresh model is fitted on all windows so far. Baselines
-    count the same windows once. The candidates `seen` are always the items of all windows so
-    far."""
+    and `memory` count the same windows once: under sliding with a fresh model only (`carry_model:
+    false`). The candidates `seen` are always the items of all windows so far."""
     history: Annotated[Count, EVERY_MODEL, _SLIDING]
     """Windows that `sliding` fits on, the newest included; fewer at the start of a log."""
     carry_model: Annotated[bool, EVERY_MODEL, _SLIDING]
@@ -269,7 +269,7 @@ def checked_params(value: object, path: str) -> Params:
             f"evaluation.candidates to seen or known"
         )
     training, architecture = params.training, params.model.architecture
-    if training.protocol == "sliding" and training.carry_model and reads_times(architecture):
+    if training.protocol == "sliding" and training.carry_model and adds_fits(architecture):
         raise ConfigError(
             f"{path}: training.protocol: sliding fits on each window several times, and "
             f"{architecture} would count its sessions as often; set training.carry_model to false, "

@@ -57,10 +57,11 @@ def baseline_study(architecture: str, study: Study, scratch: Path) -> Study:
     """Return the study of a baseline to compare a run with; its files go to `scratch`."""
     params = study.params
     # Only the ranks of the next window are needed: no lists, no profile, no fit of the last one.
+    # `sliding` fits on a window several times: a carried model would count it as often.
     counted = replace(
         params,
         model=replace(params.model, architecture=architecture, features=(), past_length=0),
-        training=replace(params.training, fit_last=False),
+        training=replace(params.training, fit_last=False, carry_model=False),
         evaluation=replace(
             params.evaluation,
             horizon=1,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from dayahead.config.baselines import TIMED
+from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.config.loading import read_yaml, validated
 from dayahead.config.params import Params, flat_settings, load_params
 from dayahead.core.errors import ConfigError
@@ -249,12 +249,18 @@ def test_all_candidates_need_the_full_catalogue(tmp_path):
     assert load_params(written(tmp_path, edited({**changes, "model.catalogue": "full"})))
 
 
-@pytest.mark.parametrize("architecture", TIMED)
+@pytest.mark.parametrize("architecture", [*BASELINES[2:], MEMORY])
 def test_sessions_are_not_counted_several_times(tmp_path, architecture):
     changes = {"model.architecture": architecture, "training.protocol": "sliding"}
     with pytest.raises(ConfigError, match=rf"{architecture} would count.*carry_model to false"):
         load_params(written(tmp_path, edited(changes)))
     assert load_params(written(tmp_path, edited({**changes, "training.carry_model": False})))
+
+
+@pytest.mark.parametrize("architecture", ["popularity", "own", "gru"])
+def test_a_model_is_carried_on_that_keeps_no_counts(tmp_path, architecture):
+    changes = {"model.architecture": architecture, "training.protocol": "sliding"}
+    assert load_params(written(tmp_path, edited({**changes, "training.carry_model": True})))
 
 
 def test_a_fit_end_to_end_needs_a_network(tmp_path):

@@ -12,7 +12,7 @@ from dayahead.model.checkpoint import load_model
 from dayahead.outputs.examples import N_EXAMPLES
 from dayahead.outputs.ranks_by_window import read_baseline_ranks
 from dayahead.outputs.tables import read_evidence, read_ranks, read_windows
-from dayahead.train.compared_baselines import train_baselines
+from dayahead.train.compared_baselines import baseline_study, train_baselines
 from dayahead.train.data_loading import Loader
 from dayahead.train.results import ResultsFolder
 from dayahead.train.stage import run_protocol
@@ -61,6 +61,12 @@ def test_baselines_are_those_of_runs_of_their_own(windows, tmp_path, caplog):
 def test_a_baseline_is_not_compared_with_itself(windows, tmp_path):
     train_baselines(tiny_study(windows, tmp_path, {"model": {"architecture": "own"}}))
     assert list(baselines_in(tmp_path)) == sorted({*COMPARED} - {"own"})
+
+
+def test_baselines_count_a_window_once_where_it_is_in_several_fits(windows, tmp_path):
+    study = tiny_study(windows, tmp_path, {"training": {"protocol": "sliding", "history": 2}})
+    assert study.params.training.carry_model
+    assert baseline_study("transitions", study, tmp_path).params.training.starts_afresh
 
 
 def test_one_process_runs_them_whatever_started_it(windows, tmp_path, monkeypatch):

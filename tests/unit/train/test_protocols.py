@@ -155,7 +155,6 @@ def test_popularity_by_protocol(tmp_path, settings, popularity):
     ("settings", "after_one"),
     [
         ({"protocol": "incremental"}, 2),
-        ({"protocol": "sliding", "history": 2, "carry_model": True}, 4),
         ({"protocol": "sliding", "history": 2, "carry_model": False}, 0),
         ({"protocol": "from_scratch"}, 2),
     ],
