@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import optuna
-from optuna.pruners import MedianPruner
+from optuna.pruners import BasePruner
 from optuna.samplers import TPESampler
 from optuna.trial import FrozenTrial, Trial, TrialState
 
@@ -36,6 +36,21 @@ SETTINGS, EXPERIMENT, ERROR, PLAN, REFERENCE = (
 )
 DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 _log = logging.getLogger(__name__)
+
+
+class LaggingPruner(BasePruner):
+    """Stops a trial whose AOD over the windows so far is below the others' median there.
+
+    Optuna's own MedianPruner takes the best value that the trial has reported, not the last.
+    """
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        """Whether the last value that the trial has reported is below the median."""
+        complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        n_windows, aod = max(trial.intermediate_values.items())
+        others = [each.intermediate_values.get(n_windows) for each in complete]
+        known = [each for each in others if each is not None]
+        return len(complete) >= N_UNPRUNED and bool(known) and aod < float(np.median(known))
 
 
 Start = Callable[[int, str, Settings], Experiment]
@@ -201,7 +216,7 @@ def open_study(path: Path, name: str, plan: Plan) -> optuna.Study:
         study_name=name,
         direction="maximize",
         load_if_exists=True,
-        pruner=MedianPruner(n_startup_trials=N_UNPRUNED, n_warmup_steps=0),
+        pruner=LaggingPruner(),
     )
     before = study.user_attrs.get(PLAN)
     if before is None:

@@ -181,6 +181,20 @@ def test_trials_that_lag_behind_are_stopped_early(finished):
         )
 
 
+@pytest.mark.parametrize(("n_others", "is_pruned"), [(4, [False, True, True]), (3, [False] * 3)])
+def test_a_trial_lags_by_its_mean_so_far_whatever_it_began_with(
+    tmp_path, plan, n_others, is_pruned
+):
+    study = open_study(tmp_path / "s.db", "s", plan)
+    for _ in range(n_others):
+        other = study.ask()
+        for window in (1, 2, 3):
+            other.report(0.45, window)
+        study.tell(other, 0.45)
+    search, trial, values = Search(study, plan, None), study.ask(), [0.50, 0.30, 0.20]
+    assert [search._report(trial, values[:n]) for n in (1, 2, 3)] == is_pruned
+
+
 @pytest.mark.long
 def test_trials_run_at_the_same_time(tmp_path, plan):
     search = search_of(tmp_path / "s.db", plan, n_jobs=3)
