@@ -174,6 +174,26 @@ def test_a_zero_date_is_no_limit(tmp_path):
     assert checks["never_available"].found == 1
 
 
+@pytest.mark.parametrize(
+    ("time", "since"),
+    [
+        ({}, "2026-01-01"),
+        ({"zone": "Europe/Berlin"}, "2026-01-01"),
+        ({"format": "%d.%m.%Y", "zone": "Europe/Berlin"}, "01.01.2026"),
+        ({"unit": "s"}, "1767225600"),
+    ],
+    ids=["text", "zone", "format", "number"],
+)
+def test_the_infinity_of_a_database_is_no_limit(tmp_path, time, since):
+    rows = f"-infinity,{since}", "infinity,infinity", "-infinity,-infinity"
+    time = {"column": "since", **time}
+    found, _ = limits_of(tmp_path, *rows, since=since, time=time)
+    late, early = "2250-01-01 00", "1900-01-01 00"
+    assert [row[0] for row in found] == [early, late, early]
+    assert found[0][1][:4] in {"2025", "2026"}
+    assert [row[1] for row in found[1:]] == [late, early]
+
+
 def test_items_that_are_never_available_are_counted_and_said(tmp_path, caplog):
     rows = "2026-03-01,2026-02-01", "2026-03-01,2026-03-01", ",2026-03-01", "2026-03-01,", ","
     with caplog.at_level(logging.WARNING):
