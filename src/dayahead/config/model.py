@@ -119,7 +119,12 @@ class ModelConfig:
     (items.vectors), instead of random ones where it has one."""
     freeze_items: bool
     """Keep the item embeddings as they are at the start."""
-    decay: Annotated[float, Field(ge=0, le=1), by("transitions", "cooccurrence")]
+    decay: Annotated[
+        float,
+        Field(ge=0, le=1),
+        by("transitions", "cooccurrence"),
+        ReadIf(lambda p: not p.training.starts_afresh),
+    ]
     """Factor on the counts of `transitions` and `cooccurrence` from fit to fit."""
     remind: Annotated[Remind, REMINDED]
     """How baselines rank the items of the session itself. first: above all others, the latest ones

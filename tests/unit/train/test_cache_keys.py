@@ -79,6 +79,7 @@ WITHOUT_EFFECT = [
     ({"loss": {"name": "auto"}}, "loss.gbce_calibration"),
     *((TRANSITIONS, name) for name in ("model.d_model", "loss.temperature", "task.name")),
     (TRANSITIONS, "model.past_length"),
+    ({**TRANSITIONS, "training": {"protocol": "from_scratch"}}, "model.decay"),
     *((TRANSITIONS, name) for name in OF_BOOST),
     *((OWN, name) for name in ("model.remind", *OF_BOOST)),
     *((MEMORY, name) for name in ("model.remind", *OF_BOOST)),

@@ -37,8 +37,12 @@ def windows(tmp_path_factory):
         ),
         MEMORY_WITH_GPT2,
         {"training": {"protocol": "from_scratch"}},
+        {"model": {"architecture": "transitions"}, "training": {"protocol": "from_scratch"}},
     ],
-    ids=["default", "steps", "bpr", "adagrad", *BASELINES, MEMORY, "with gpt2", "from scratch"],
+    ids=[
+        *("default", "steps", "bpr", "adagrad", *BASELINES, MEMORY, "with gpt2", "from scratch"),
+        "transitions from scratch",
+    ],
 )
 def test_all_settings_without_effect_together_change_no_weight(windows, tmp_path, base):
     held = effective_settings(tiny_params(base))
