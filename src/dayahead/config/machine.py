@@ -35,8 +35,8 @@ class MachineConfig:
     """
 
     workers: Size | Auto
-    """Dask workers of `preprocess`; auto: one per GPU, or one per two cores. None
-    are started where DASK_SCHEDULER_ADDRESS names a scheduler that has workers."""
+    """Dask workers of `preprocess`; auto: one per two cores, and none for a log that one task
+    holds. None are started where DASK_SCHEDULER_ADDRESS names a scheduler that has workers."""
     memory_limit: str
     """Memory of each of them, as Dask writes it (4GiB)."""
     keep_fits: Count | Literal["all"]
