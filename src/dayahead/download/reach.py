@@ -24,7 +24,7 @@ from dayahead.download.sources import Source
 EMPTY_DAYS = 21
 """Days without an event that part strays from the log: no holiday of a shop is as long."""
 FEW = 0.1
-"""Share of a typical day's events that strays, together, do not reach."""
+"""Share of a typical day's events that each group of strays, by itself, does not reach."""
 _MOST = 0.5
 _log = logging.getLogger(__name__)
 
@@ -65,9 +65,9 @@ def typical_day(counts: Sequence[int]) -> int:
 def reach(days: Mapping[int, int], latest: int | None = None) -> tuple[int, int]:
     """Return first and last day of a log that are no strays.
 
-    From both ends, events are strays as long as at least EMPTY_DAYS days without an event part them
-    from the rest and they are fewer than FEW of a typical day's. Nothing depends on the order of
-    files, and what is a stray today is none once the days before it have come.
+    At least EMPTY_DAYS days without an event part a group of days from the next. From both ends,
+    groups are strays as long as each has fewer events than FEW of a typical day's. Nothing depends
+    on the order of files, and what is a stray today is none once the days before it have come.
 
     Args:
         days: number of events by day since 1970, not empty.
