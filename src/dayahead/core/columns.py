@@ -72,4 +72,4 @@ RANKS_SCHEMA: Final = pa.schema(
 POSITIONED_RANKS_SCHEMA: Final = RANKS_SCHEMA.insert(
     1, pa.field(POSITION, pa.int32(), nullable=False)
 )
-"""Schema for evaluations in which every item after a session's first is a target."""
+"""Schema for evaluations in which a target need not be its session's last item."""
