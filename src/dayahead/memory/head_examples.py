@@ -1,6 +1,6 @@
 """Training examples of the head, and examples of earlier windows that it replays."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -38,9 +38,19 @@ class Examples:
         return Examples(*(each[rows] for each in self.tensors()))
 
     @classmethod
-    def cat(cls, parts: list["Examples"]) -> "Examples":
-        """Join examples with equally many candidates."""
-        return cls(*map(torch.cat, zip(*(part.tensors() for part in parts), strict=True)))
+    def joined(cls, parts: Iterable["Examples"], n: int) -> "Examples":
+        """Join parts with equally many candidates, `n` prefixes in all.
+
+        They are taken one by one, so that they need not be held beside the whole.
+        """
+        whole: list[Tensor] = []
+        start = 0
+        for part in parts:
+            whole = whole or [each.new_empty(n, *each.shape[1:]) for each in part.tensors()]
+            for filled, each in zip(whole, part.tensors(), strict=True):
+                filled[start : start + len(part)] = each
+            start += len(part)
+        return cls(*whole)
 
     def half(self) -> "Examples":
         """Return features and context in half precision, as they are kept."""
@@ -70,7 +80,7 @@ class Replay:
         latest = examples.take(slice(max(0, len(examples) - self.n_kept), None)).half()
         n_left = self.n_kept - len(latest)
         earlier = self.kept.take(slice(max(0, len(self.kept) - n_left), None))
-        self.kept = Examples.cat([earlier, latest])
+        self.kept = Examples.joined([earlier, latest], len(earlier) + len(latest))
 
     def state_dict(self) -> dict[str, Tensor]:
         """The examples kept."""

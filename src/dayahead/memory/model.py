@@ -7,6 +7,7 @@ after window i.
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import torch
@@ -217,17 +218,18 @@ class MemoryModel:
 
     def _learn(self, window: OpenWindow, update: NetworkUpdate | None) -> float | None:
         """Fit the head on the examples of a window."""
-        if not window.examples:  # no tick had any
+        kept, config, parts = self.replay.kept, self.settings.config, window.examples
+        n_new = sum(map(len, parts))
+        if not n_new:
             return None
-        new, config = self._scaled(window.examples), self.settings.config
-        if not len(new):
-            return None
-        network = window.network
-        joint = self._joint(network, update, window) if network and update else None
+        self._learn_scale(parts)
+        # Each part is let go of once it is scaled: raw ones are twice as large.
+        scaled = (self.head.scaled(parts.pop(0)).half() for _ in range(len(parts)))
+        examples = Examples.joined(chain([kept], scaled), len(kept) + n_new)
+        joint = self._joint(window.network, update, window) if window.network and update else None
         epochs = config.epochs if self.n_fits else config.first_epochs
-        examples = Examples.cat([self.replay.kept, new])
         loss = self.trainer.fit(examples, epochs, window.generator, joint)
-        self.replay.add(new)
+        self.replay.add(examples.take(slice(len(kept), None)))
         return loss
 
     def _joint(
@@ -246,15 +248,13 @@ class MemoryModel:
         column = self._network_column
         return JointNetwork(len(self.replay.kept), column, feature, update)
 
-    def _scaled(self, parts: list[Examples]) -> Examples:
-        """Standardise and join examples, in place; the first fit's decide mean and deviation."""
-        if not self.head.n_standardised:  # once only: replayed examples are kept standardised
-            self.head.learn_scale(parts)
-            if self.settings.config.end_to_end:  # an unfitted network's scores hardly differ
-                self.head.features_std[self._network_column] = 1.0
-        for index, part in enumerate(parts):  # raw ones are twice as large
-            parts[index] = self.head.scaled(part).half()
-        return Examples.cat(parts)
+    def _learn_scale(self, parts: list[Examples]) -> None:
+        """Compute mean and deviation from the first fit's examples."""
+        if self.head.n_standardised:  # once only: replayed examples are kept standardised
+            return
+        self.head.learn_scale(parts)
+        if self.settings.config.end_to_end:  # an unfitted network's scores hardly differ
+            self.head.features_std[self._network_column] = 1.0
 
     def _examples(
         self, read: Read, network: NetworkScores | None, positions: Positions

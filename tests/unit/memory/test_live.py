@@ -341,3 +341,24 @@ def test_items_that_the_network_does_not_know_are_flagged():
     assert torch.allclose(scores[is_new], known[:, None].expand_as(scores)[is_new])
     # Nor is it asked for them where it learns along with the head.
     model.fit(sessions, end, network, update=lambda *_: None)
+
+
+@pytest.mark.slow
+def test_a_model_of_2000_windows_is_as_large_as_one_of_1000():
+    """Items come and go, and each keeps sessions that can be found by it: 20 at most."""
+    n_items = 200
+
+    def drifting(number):
+        sessions = random_clicks(number, n_sessions=20, n_items=40, start=number)
+        known = sessions.items >= A
+        moved = (sessions.items - A + number) % n_items + A
+        return replace(sessions, items=np.where(known, moved, 1))
+
+    config = replace(SMALL, n_latest=20, n_earlier=20)
+    model = live_model(config=config, sizes={"item_id": n_items, "device": 9}, tick=20 * MINUTE)
+    sizes = []
+    for number in range(2000):
+        model.fit(drifting(number), (number + 1) * HOUR)
+        sizes.append(sum(each.nbytes for each in model.state_dict().values()))
+    # An item comes again after 200 windows.
+    assert np.mean(sizes[1800:]) == pytest.approx(np.mean(sizes[800:1000]), rel=0.01)
