@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import optuna
 import pytest
 from optuna.trial import TrialState
@@ -12,7 +13,15 @@ from optuna.trial import TrialState
 from dayahead.config.loading import read_yaml, validated
 from dayahead.core.errors import ConfigError, TuneError
 from dayahead.tune.space import SearchFile, checked_space
-from dayahead.tune.study import N_FAILURES, Plan, Search, best_trial, open_study, trial_line
+from dayahead.tune.study import (
+    N_FAILURES,
+    LaggingPruner,
+    Plan,
+    Search,
+    best_trial,
+    open_study,
+    trial_line,
+)
 
 ROOT = Path(__file__).parents[3]
 METRIC = "ndcg_at_20"
@@ -272,3 +281,34 @@ def test_the_study_is_a_file_of_optuna(tmp_path, plan):
     with closing(sqlite3.connect(tmp_path / "s.db")) as file:
         assert file.execute("select count(*) from trials").fetchone() == (2,)
     assert optuna.study.get_all_study_names(f"sqlite:///{tmp_path / 's.db'}") == ["s"]
+
+
+def searched(seed, n_trials=20, n_windows=14):
+    """Whether a search stops its best trial, and the share of windows that it evaluates.
+
+    A trial's windows differ by .005 besides the day's effect, half as much as the trials' AOD.
+    """
+    dice = np.random.default_rng(seed)
+    study = optuna.create_study(direction="maximize", pruner=LaggingPruner())
+    aod, of_day = dice.normal(0.3, 0.01, n_trials), dice.normal(0, 0.03, n_windows)
+    n_evaluated, stopped = 0, set()
+    for number in range(n_trials):
+        trial = study.ask()
+        values = aod[number] + of_day + dice.normal(0, 0.005, n_windows)
+        for n in range(1, n_windows + 1):
+            trial.report(values[:n].mean(), n)
+            n_evaluated += 1
+            if trial.should_prune():
+                stopped.add(number)
+                study.tell(trial, state=TrialState.PRUNED)
+                break
+        else:
+            study.tell(trial, values.mean())
+    return int(aod.argmax()) in stopped, n_evaluated / (n_trials * n_windows)
+
+
+@pytest.mark.slow
+def test_simulated_searches_seldom_stop_their_best_trial_and_save_half_of_the_windows():
+    are_stopped, shares = zip(*(searched(seed) for seed in range(100)), strict=True)
+    assert np.mean(are_stopped) <= 0.06
+    assert np.mean(shares) < 0.5
