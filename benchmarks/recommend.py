@@ -93,10 +93,9 @@ def recommender(
     sizes = {name: len(table) for name, table in vocabularies.items()}
     network = build_model(replace(params, model=model), fitted, sizes, seed=1)
     network.grow(sizes)
-    config = ModelConfigFile(dataset="", window="", end=0, model=model, task=params.task,
-                             loss=params.loss, neighbours=params.neighbours, linear=params.linear,
-                             memory=params.memory, seed=1, sizes=sizes, first_sizes=sizes,
-                             known=sizes, statistics=fitted)  # fmt: skip
+    config = ModelConfigFile(dataset="", window="", end=0, seed=1, sizes=sizes, first_sizes=sizes,
+                             known=sizes, statistics=fitted,
+                             **params.sections() | {"model": model})  # fmt: skip
     candidates = np.arange(N_RESERVED, N_RESERVED + N_ITEMS, dtype=np.int32)
     return Recommender(StoredModel(config, network, candidates, candidates.astype(np.int64),
                                    vocabularies))  # fmt: skip

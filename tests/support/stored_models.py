@@ -11,7 +11,6 @@ from dayahead.core.columns import TIMESTAMP
 from dayahead.model.checkpoint import ModelConfigFile, StoredModel, save_model, weights_of
 from support.tiny_settings import (
     counted,
-    loss_config,
     model_config,
     task_config,
     tiny_model,
@@ -48,23 +47,18 @@ def stored(architecture, task, **changes):
             for parameter in model.parameters():
                 parameter += 0.01
         features = ("category", "price")
+    model_settings = model_config(architecture=architecture, features=features, **changes)
+    sections = tiny_params().sections() | {"model": model_settings, "task": task_config(name=task)}
     config = ModelConfigFile(
         dataset="tiny",
         window="2026-01-03",
         end=0,
-        model=model_config(architecture=architecture, features=features, **changes),
-        task=task_config(name=task),
-        loss=loss_config(),
-        neighbours=tiny_params().neighbours,
-        linear=tiny_params().linear,
-        memory=tiny_params().memory,
-        live=tiny_params().live,
-        events=tiny_params().events,
         seed=1,
         sizes=sizes,
         first_sizes=sizes,
         known=sizes,
         statistics=tiny_statistics(features, max_length=8),
+        **sections,
     )
     vocabularies = {column: vocabulary(size) for column, size in sizes.items()}
     candidates = np.arange(4, 20, dtype=np.int32)

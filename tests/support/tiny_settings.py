@@ -88,7 +88,7 @@ NIGHTLY = SHIPPED["nightly"] | {
     "horizon": 6,
     "seeds": 2,
 }
-SECTIONS = {
+SECTIONS = {name: value for name, value in SHIPPED.items() if isinstance(value, dict)} | {
     "window": WINDOW,
     "preprocess": {"fit_windows": 1, "rebuild": False},
     "model": MODEL,
@@ -97,8 +97,6 @@ SECTIONS = {
     "neighbours": NEIGHBOURS,
     "linear": LINEAR,
     "memory": MEMORY,
-    "live": SHIPPED["live"],
-    "events": SHIPPED["events"],
     "training": TRAINING,
     "evaluation": EVALUATION,
     "compute": COMPUTE,

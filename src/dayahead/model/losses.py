@@ -224,7 +224,7 @@ def _packaged_loss(name: str) -> "ScoresLoss":
             if type(error).__module__ == checkpoint.__module__:
                 raise
             raise ConfigError(
-                f"params.yaml: loss.name: {name} of another package fails at {_place(error)}: "
+                f"params.yaml: loss.name: {name} fails at {_place(error)}: "
                 f"{type(error).__name__}: {' '.join(str(error).split())}; correct it there"
             ) from error
         _check_losses(name, losses, scores.targets)
@@ -237,7 +237,7 @@ def _place(error: Exception) -> str:
     """Return file and line where a package's function, or what it calls in its file, fails."""
     frames = extract_tb(error.__traceback__)[1:]
     own = [frame for frame in frames if frame.filename == frames[0].filename]
-    return f"{own[-1].filename}:{own[-1].lineno}" if own else "its call"
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else "its call with (scores, config)"
 
 
 def _check_losses(name: str, losses: object, targets: Tensor) -> None:

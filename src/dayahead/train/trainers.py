@@ -285,21 +285,26 @@ class GradientTrainer:
 
     def _cure(self) -> str:
         """Settings that help against a non-finite value; before any update rates have no effect."""
-        training, model = self.config, self.model.config
-        precision = f"training.precision ({training.precision}) to float32"
+        training, model, loss = self.config, self.model.config, self.model.loss_config
+        is_wide = training.precision == "float32"
+        precision = [] if is_wide else [f"set training.precision ({training.precision}) to float32"]
         if self.is_updated:
-            return (
+            cures = [
                 f"lower training.learning_rate ({training.learning_rate}) or "
-                f"training.max_grad_norm ({training.max_grad_norm}), raise training.warmup_steps "
-                f"({training.warmup_steps}), or set {precision}"
-            )
-        loss = self.model.loss_config
-        hint = f"correct loss.name ({loss.name} of another package), " if loss.is_packaged else ""
-        return (
-            f"it is so before the first update, with initial weights: {hint}set {precision}, raise "
-            f"model.item_init_std ({model.item_init_std}) or model.init_std ({model.init_std}), "
-            f"or set model.architecture ({model.architecture}) to gpt2"
-        )
+                f"training.max_grad_norm ({training.max_grad_norm})",
+                f"raise training.warmup_steps ({training.warmup_steps})",
+                *precision,
+            ]
+            return ", or ".join(cures)
+        cures = [
+            *([f"correct loss.name ({loss.name})"] if loss.is_packaged else []),
+            *precision,
+            f"raise model.item_init_std ({model.item_init_std}) or model.init_std "
+            f"({model.init_std})",
+        ]
+        if model.architecture != "gpt2":
+            cures.append(f"set model.architecture ({model.architecture}) to gpt2")
+        return f"it is so before the first update, with initial weights: {', or '.join(cures)}"
 
     def follow(self, window: str, sizes: dict[str, int], sessions: LoadedBatches) -> None:
         """Do nothing: a network alone changes only when it is fitted."""

@@ -287,14 +287,17 @@ def test_a_loss_without_gradients_is_refused(install):
 
 def test_a_loss_that_fails_is_named_with_its_line(install):
     source = "def hinge(scores, config):\n    return rest(scores)\n\n\ndef rest(scores):\n    {}\n"
-    expected = r"hinge of another package fails at .*shop_models\.py:6: {}; correct it there"
+    expected = r"hinge fails at .*shop_models\.py:6: {}; correct it there"
     with pytest.raises(ConfigError, match=expected.format("AttributeError: .* 'nonsense'")):
         fit_of_a_loss(install, source.format("return scores.nonsense"))
     with pytest.raises(ConfigError, match=expected.format("RuntimeError: .*")):
         fit_of_a_loss(
             install, source.format("return scores.targets @ scores.negatives.T.sum(0)[1:]")
         )
-    with pytest.raises(ConfigError, match=r"fails at its call: TypeError: .*; correct it there"):
+    with pytest.raises(
+        ConfigError,
+        match=r"fails at its call with \(scores, config\): TypeError: .*; correct it there",
+    ):
         fit_of_a_loss(install, "def hinge(scores):\n    return scores.targets\n")
 
 
