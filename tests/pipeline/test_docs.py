@@ -266,11 +266,18 @@ def test_experiments_have_valid_settings(tmp_path):
     script = STUBS + "".join(text for text in texts if "dvc exp run" in text)
     calls = run_script(script, tmp_path).splitlines()
     assert calls
+    (tmp_path / "datasets").mkdir()
     for call in [call for call in calls if "--queue" not in call]:
-        copy = tmp_path / "params.yaml"
-        shutil.copy(ROOT / "params.yaml", copy)
-        hydra.apply_overrides(str(copy), re.findall(r"-S (\S+)", call))
-        load_params(copy)
+        changes = {"params.yaml": []}
+        for file, change in re.findall(r"-S (?:(\S+\.yaml):)?(\S+)", call):
+            changes.setdefault(file or "params.yaml", []).append(change)
+        for file, values in changes.items():
+            shutil.copy(ROOT / file, tmp_path / file)
+            hydra.apply_overrides(str(tmp_path / file), values)
+            if file == "params.yaml":
+                load_params(tmp_path / file)
+            else:
+                load_dataset(Path(file).stem, tmp_path / "datasets")
 
 
 def run_script(script, folder, **environment):
