@@ -38,7 +38,7 @@ ABLATIONS = {
         "mixture-head", "linear-head", "end-to-end",
     )
 }  # fmt: skip
-LIVE = {"live/ten-minutes"}
+LIVE = {"live/ten-minutes", "g1/live"}
 MODELS = {f"models/{name}" for name in RECIPES}
 
 
