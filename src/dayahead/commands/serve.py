@@ -159,7 +159,7 @@ def serve(  # noqa: PLR0913, PLR0917
 def _reject_given(context: typer.Context, names: Iterable[str], needed: str) -> None:
     """Raise ConfigError if one of these options is on the command line: it would do nothing."""
     for name in names:
-        source = context.get_parameter_source(name)
+        source = context.get_parameter_source(name)  # its type is private to typer
         if source is not None and source.name == "COMMANDLINE":
             option = f"--{name.replace('_', '-')}"
             raise ConfigError(f"serve: {option} needs {needed}; add it, or leave {option} out")
