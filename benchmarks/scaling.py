@@ -3,6 +3,8 @@
 All but `windows` run `preprocess` alone.
 
 month      42 M events in one source file: events/s, peak memory of all processes
+months     25, 50 and 200 M events, a source file per day: time, memory and disk, and what a line
+           through the first two predicts for the third; an hour and 30 GB of disk
 curve      1, 2, 4 and 8 M events, days of one size: time and memory per event
 windows    about 100, 2,000 and 10,000 hours of 15 sessions each: time per window of `preprocess`
            and, for the first two, of `train` (transitions, all sessions evaluated) and `aggregate`
@@ -14,7 +16,7 @@ Settings are those of params.yaml and datasets/rees46.yaml. Each run has a proce
 with the start of the Dask cluster but without Python's imports. The lower limit is the unavoidable
 work on every core: reading each row, sorting by session, writing the windows' files.
 
-Command: python -W ignore benchmarks/scaling.py [month] [curve] [windows] [extension]
+Command: python -W ignore benchmarks/scaling.py [month] [months] [curve] [windows] [extension]
 """
 
 import multiprocessing
@@ -49,6 +51,8 @@ from scratch_project import PROJECT
 CURVE = {4: 1_000_000, 8: 2_000_000, 16: 4_000_000, 32: 8_000_000}
 """Events by days."""
 HOURS, SESSIONS_PER_HOUR = (96, 2_016, 10_008), 15
+MONTHS = 18, 37, 147
+"""Days of the October of REES46."""
 TINY = Shape(days=1, sessions_per_day=200)
 DAYS, SESSIONS_PER_DAY, ROUNDS = 15, 100_000, 5
 MEMORY_LIMIT, ALLOWED = 6.0, 1.3
@@ -153,6 +157,36 @@ def month(root: Path) -> None:
     )
 
 
+def months(root: Path) -> None:
+    """Preprocess 25, 50 and 200 M events."""
+    measured: list[tuple[int, float]] = []
+    for days in MONTHS:
+        raw, folder = root / f"raw{days}", root / f"run{days}"
+        n_events = write_days(raw, Shape(days))
+        run = measure(raw, folder)
+        measured.append((n_events, run.seconds))
+        disk = [gb_of(each) for each in (raw, folder / "windows", folder)]
+        print(
+            f"months: {n_events:11,} events, {days:3d} days: {run.seconds:6.1f} s, "
+            f"{n_events / run.seconds:9,.0f} events/s, peak memory {run.gib:.2f} GiB; GB on disk: "
+            f"log {disk[0]:.1f}, windows {disk[1]:.1f}, with the cache {disk[2]:.1f}",
+            flush=True,
+        )
+        shutil.rmtree(raw)
+        shutil.rmtree(folder)
+    (less, sooner), (more, later), (most, latest) = measured
+    expected = later + (most - more) * (later - sooner) / (more - less)
+    print(
+        f"months: predicted for the longest {expected:.0f} s, {expected / latest:.2f} of the time"
+    )
+
+
+def gb_of(folder: Path) -> float:
+    """Return the size of a folder's files in GB; a linked file counts once."""
+    sizes = {stat.st_ino: stat.st_size for stat in (path.stat() for path in folder.rglob("*"))}
+    return sum(sizes.values()) / 1e9
+
+
 def curve(root: Path) -> None:
     """Preprocess logs of growing length."""
     costs = []
@@ -234,13 +268,19 @@ def _vocabularies(windows: Path) -> dict[str, pa.Table]:
     return {path.stem: pq.read_table(path, columns=[INDEX, VALUE]) for path in paths}
 
 
-PARTS = {"month": month, "curve": curve, "windows": windows, "extension": extension}
+PARTS = {
+    "month": month,
+    "months": months,
+    "curve": curve,
+    "windows": windows,
+    "extension": extension,
+}
 
 
 def main() -> None:
-    """Run the parts named, or all."""
+    """Run the parts named, or all but `months`."""
     print_header()
-    for name in sys.argv[1:] or PARTS:
+    for name in sys.argv[1:] or (name for name in PARTS if name != "months"):
         with tempfile.TemporaryDirectory() as folder:
             PARTS[name](Path(folder))
 

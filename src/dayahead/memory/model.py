@@ -228,7 +228,7 @@ class MemoryModel:
         examples = Examples.joined(chain([kept], scaled), len(kept) + n_new)
         joint = self._joint(window.network, update, window) if window.network and update else None
         epochs = config.epochs if self.n_fits else config.first_epochs
-        loss = self.trainer.fit(examples, epochs, window.generator, joint)
+        loss = self.trainer.fit(examples, epochs, window.generator, joint, self.process)
         self.replay.add(examples.take(slice(len(kept), None)))
         return loss
 

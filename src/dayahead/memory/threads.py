@@ -1,8 +1,9 @@
 """Work on parts in as many threads as the process has; compiled loops run side by side."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import torch
 
@@ -31,3 +32,21 @@ def in_threads(
             with phase(name):
                 results = [*pool.map(work, parts[start : start + n_threads])]
             yield from results
+
+
+@contextmanager
+def single_threads(n_most: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """Yield a `map` with as many threads as the process has, `n_most` at most.
+
+    torch computes with one thread in each, so that its sums do not depend on their number.
+    """
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        if min(n_threads, n_most) <= 1:
+            yield map
+        else:
+            with ThreadPoolExecutor(min(n_threads, n_most)) as pool:
+                yield pool.map
+    finally:
+        torch.set_num_threads(n_threads)

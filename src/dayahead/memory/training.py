@@ -1,17 +1,21 @@
 """Training of the head on one window after another."""
 
+import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from torch.optim import AdamW
 
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.errors import TrainingError
 from dayahead.core.phases import in_phase, steps
+from dayahead.distributed.process import ALONE, Process
+from dayahead.memory.gradients import loss_of, shared_gradients
 from dayahead.memory.head import Head
 from dayahead.memory.head_examples import Examples
 
@@ -72,52 +76,57 @@ class HeadTrainer:
         epochs: int,
         generator: torch.Generator,
         network: JointNetwork | None = None,
+        process: Process = ALONE,
     ) -> float | None:
         """Train on the examples, whose targets are all candidates; return the mean loss, or None.
 
-        The mean is weighted by the examples' weights.
+        The mean is weighted by the examples' weights. All processes have all examples; each
+        computes some of the gradients.
 
-        A `network` that is given learns from the same loss.
+        A `network` that is given learns from the same loss, on each process alike.
 
         Raises:
             TrainingError: a loss is not finite.
         """
-        # Smaller batches for few examples, so that an epoch has at least `min_steps` steps.
-        n_wanted = len(examples) // max(1, self.config.min_steps)
-        size = min(self.config.batch_size, max(1, n_wanted))
-        # All epochs are drawn at once: the decay of the learning rate needs the number of steps.
-        orders = [torch.randperm(len(examples), generator=generator) for _ in range(epochs)]
-        batches = [rows for order in orders for rows in torch.split(order, size)]
+        joint = network and nullcontext(partial(self._joint_gradients, network))
+        batches = self._batches(len(examples), epochs, generator)
         total = 0.0
-        for step, rows in enumerate(steps(batches if len(examples) else [])):
-            decline = (1 - FINAL_RATE) * step / len(batches)
-            for group in self.optimizer.param_groups:
-                group["lr"] = group["factor"] * self.config.learning_rate * (1 - decline)
-            batch = examples.take(rows).single()
-            loss = self._step(network.refresh(batch, rows) if network else batch)
-            total += loss * float(batch.weights.sum())
-            if network:
-                network.update(step, len(batches))
+        with joint or shared_gradients(self.head, process) as gradients:
+            for step, rows in enumerate(steps(batches)):
+                loss = gradients(examples, rows)
+                self._step(loss, step / len(batches))
+                total += loss * float(examples.weights[rows].sum())
+                if network:
+                    network.update(step, len(batches))
         weight = float(examples.weights.sum())
         return total / (epochs * weight) if weight else None
 
-    def _step(self, batch: Examples) -> float:
-        scores = self.head(batch)
-        scores = scores.masked_fill(~batch.is_candidate, -torch.inf)
-        if (batch.weights == 1).all():
-            loss = cross_entropy(scores, batch.targets)
-        else:
-            losses = cross_entropy(scores, batch.targets, reduction="none")
-            loss = (losses * batch.weights).sum() / batch.weights.sum().clamp(min=1e-9)
+    def _batches(self, n: int, epochs: int, generator: torch.Generator) -> list[Tensor]:
+        """Draw the rows of all steps: the decay of the learning rate needs their number."""
+        # Smaller batches for few examples, so that an epoch has at least `min_steps` steps.
+        size = min(self.config.batch_size, max(1, n // max(1, self.config.min_steps)))
+        orders = [torch.randperm(n, generator=generator) for _ in range(epochs)]
+        return [rows for order in orders for rows in torch.split(order, size)] if n else []
+
+    def _joint_gradients(self, network: JointNetwork, examples: Examples, rows: Tensor) -> float:
+        """Set the gradients of head and network; return the loss."""
+        batch = network.refresh(examples.take(rows).single(), rows)
+        loss = loss_of(self.head, batch, float(batch.weights.sum()))
         self.optimizer.zero_grad()
-        if not torch.isfinite(loss):
+        torch.autograd.backward(loss)
+        return loss.item()
+
+    def _step(self, loss: float, done: float) -> None:
+        """Take a step by the gradients, after this share of all steps."""
+        if not math.isfinite(loss):
             raise TrainingError(
-                f"the loss of the head is {loss.item()}; lower memory.learning_rate "
+                f"the loss of the head is {loss}; lower memory.learning_rate "
                 f"({self.config.learning_rate})"
             )
-        torch.autograd.backward(loss)
+        rate = self.config.learning_rate * (1 - (1 - FINAL_RATE) * done)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["factor"] * rate
         self.optimizer.step()
-        return loss.item()
 
     def state_dict(self) -> dict[str, Tensor]:
         """AdamW's moments by parameter, once there are any."""

@@ -33,7 +33,7 @@ def warn_of_unread_settings(params: Params) -> None:
     """Log the changed settings that the model does not read, if any."""
     if unread := unread_settings(params):
         _log.warning(
-            "train: without effect, as model.architecture is %s: %s",
+            "train: without effect with model.architecture=%s and the other settings: %s",
             params.model.architecture,
             ", ".join(unread),
         )

@@ -48,5 +48,6 @@ def test_train_says_so_in_one_line(caplog):
     assert not caplog.records
     warn_of_unread_settings(params(model__architecture="own", model__decay=0.2, memory__reach=3))
     assert caplog.messages == [
-        "train: without effect, as model.architecture is own: model.decay, memory.reach"
+        "train: without effect with model.architecture=own and the other settings: "
+        "model.decay, memory.reach"
     ]

@@ -12,7 +12,6 @@ from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.memory import awaited
 from dayahead.memory.model import MemoryModel
 from dayahead.memory.outline import Positions
-from dayahead.memory.training import HeadTrainer
 from support.clicks import HOUR, clicks, prefixes_of, random_clicks, seeds
 from support.memory_models import N_ITEMS, SIZES, SMALL, equal_states, fitted, window
 
@@ -65,23 +64,7 @@ def test_a_prefix_is_scored_the_same_among_any_others():
     assert alone[0] == pytest.approx(together[7], abs=1e-5)
 
 
-@pytest.fixture
-def head_on_one_thread(monkeypatch):
-    """Its gradients are sums over examples, which torch adds in another order on other threads."""
-    fit = HeadTrainer.fit
-
-    def fit_alone(*arguments, **options):
-        n_threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        found = fit(*arguments, **options)
-        torch.set_num_threads(n_threads)
-        return found
-
-    monkeypatch.setattr(HeadTrainer, "fit", fit_alone)
-
-
 @pytest.mark.long
-@pytest.mark.usefixtures("head_on_one_thread")
 @pytest.mark.parametrize("tick", [0, HOUR // 4])
 def test_threads_change_nothing(monkeypatch, tick):
     """In small parts, of which there is one for each thread at a time."""
