@@ -167,6 +167,7 @@ class Memories:
         """
         for part in sessions:
             self.count(Growth.whole(part), end)
+        self.compact()
         self.know_all()
 
     @in_phase("count")
@@ -188,6 +189,7 @@ class Memories:
             self.is_known[name] = flags | is_seen
         self.counted_at = time
 
+    @in_phase("count")
     def compact(self) -> None:
         """Bring all memories into the form of a state, at the end of a window."""
         for memory in self.memories.values():

@@ -149,6 +149,8 @@ class SessionMemory(CountMemory):
 
     def compact(self) -> None:
         """Drop the sessions that no search can find, and the oldest beyond `max_sessions`."""
+        if not self.n_added:
+            return
         n = len(self.postings.offsets) - 1
         self.n_added = 0
         is_kept = np.zeros(len(self.times), bool)

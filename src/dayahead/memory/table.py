@@ -16,8 +16,9 @@ Floats32 = NDArray[np.float32]
 Columns = NDArray[np.int32]
 FLOOR = 0.02
 """A cell is dropped when none of its channels is above this."""
-LEVEL_RATIO = 8
-"""The second level of a table has at most this fraction of the first one's cells."""
+LEVEL_RATIO, LEVEL_RATIO_OF_PARTS = 8, 2
+"""The first level of a table has at least this multiple of the second one's cells: where events
+are added tick by tick, and where they are added in the parts of a window."""
 SEARCH_COST = 16
 """Cells that are read one by one in the time of one binary search in a row (measured)."""
 
@@ -137,9 +138,9 @@ def _flat(cells: Cells) -> SortedCells:
 class DecayedTable:
     """Sums over events, each with the weight 2^(-age/h) in the channel of half-life h.
 
-    Where it `is_live`, few events are added at a time: these go to a small second level, so that
-    the large one need not be rebuilt each time, as in a log-structured merge tree (O'Neil et
-    al. 1996).
+    Events are added to a small second level, so that the large one need not be rebuilt each time,
+    as in a log-structured merge tree (O'Neil et al. 1996). Where the table `is_live`, few are added
+    at a time.
     """
 
     parts = SortedCells._fields
@@ -149,7 +150,7 @@ class DecayedTable:
         self, half_lives: tuple[float, ...], *, is_live: bool = False, n_most: int | None = None
     ) -> None:
         self.half_lives = np.array(half_lives)
-        self.is_live = is_live
+        self.ratio = LEVEL_RATIO if is_live else LEVEL_RATIO_OF_PARTS
         self.n_most = n_most
         """Most cells held; None: any number. Where there are more, those with the lowest values
         are dropped."""
@@ -180,12 +181,9 @@ class DecayedTable:
     def merge(self, new: SortedCells, elapsed: float) -> None:
         """Let `elapsed` windows pass, then add cells."""
         factors = 2.0 ** (-elapsed / self.half_lives)
-        if not self.is_live:
-            self.cells = self._held(_merged(_flat(self.cells), new, factors, FLOOR))
-            return
         self.decay = self.decay * factors
         self.recent = _indexed(_merged(_flat(self.recent), new, factors, 0.0))
-        if len(self.recent.columns) * LEVEL_RATIO > len(self.cells.columns):
+        if len(self.recent.columns) * self.ratio > len(self.cells.columns):
             self.compact()
 
     def compact(self) -> None:
@@ -200,7 +198,7 @@ class DecayedTable:
         """Return the cells that are held of these, indexed."""
         n_extra = len(cells.rows) - self.n_most if self.n_most is not None else 0
         if n_extra > 0:
-            largest = cells.values.max(1)
+            largest = _largest(cells.values)
             limit = np.partition(largest, n_extra - 1)[n_extra - 1]
             is_held = largest > limit
             # Many cells may be as large as the limit: the order decides.
@@ -249,6 +247,18 @@ def _masses(offsets: Ints, values: Floats | Floats32) -> Floats32:
                 totals[k] += values[i, k]
         masses[r] = totals
     return masses
+
+
+@compiled
+def _largest(values: Floats | Floats32) -> Floats32:
+    """Return the largest value of each row; ten times as fast as NumPy for 14 columns."""
+    largest = np.empty(len(values), np.float32)
+    for i in range(len(values)):
+        most = values[i, 0]
+        for k in range(1, values.shape[1]):
+            most = max(most, values[i, k])
+        largest[i] = most
+    return largest
 
 
 @compiled

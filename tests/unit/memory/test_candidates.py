@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dayahead.memory import candidates
 from dayahead.memory.evidence import of
+from dayahead.memory.growth import Growth
 from dayahead.memory.memories import Memories
 from dayahead.memory.neighbours import DOUBT, SHARE
 from dayahead.memory.pairs import DOUBT as PAIR_DOUBT
@@ -75,7 +76,8 @@ def test_few_candidates_are_the_first_of_many(seed, n_candidates):
 
 def test_what_was_counted_last_is_read_from_a_level_of_its_own():
     windows = random_clicks(3), random_clicks(4, n_sessions=2, start=1.0)
-    live = memories(*windows, settings=replace(SETTINGS, tick=HOUR))
+    live = memories(windows[0], settings=replace(SETTINGS, tick=HOUR))
+    live.count(Growth.whole(windows[1]), 2 * HOUR)
     assert len(live.pairs.table.recent.rows)
     prefixes = [[A, B, C], [D], [E, A]]
     assert chosen(live, prefixes) == chosen(memories(*windows), prefixes)

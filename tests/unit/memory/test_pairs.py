@@ -65,8 +65,10 @@ def test_a_click_after_the_windows_end_is_not_worth_more():
 def test_a_pair_is_pruned_after_91_windows():
     """16 log2(50) is 90.3."""
     memory = memory_of(clicks([[A, B]]), *[clicks([])] * 90)
+    memory.compact()
     assert len(memory.table) == 2
     memory.add(Growth.whole(clicks([])), np.zeros(0), 1.0)
+    memory.compact()
     assert len(memory.table) == 0
 
 
