@@ -209,6 +209,8 @@ class MemoryModel:
             for part, found in awaited.read(memories.reader(n_candidates), own):
                 in_window = window.in_window(awaited.positions.take(part))
                 examples = self._examples(found, window.network, in_window)
+                if self.head.n_standardised:  # at once, as raw ones are twice as large
+                    examples = self.head.scaled(examples).half()
                 yield [torch.from_numpy(found.candidates), *examples.tensors()]
 
         every = self.process.in_turns(read(), [len(part) for part in cut])
@@ -219,16 +221,16 @@ class MemoryModel:
     def _learn(self, window: OpenWindow, update: NetworkUpdate | None) -> float | None:
         """Fit the head on the examples of a window."""
         kept, config, parts = self.replay.kept, self.settings.config, window.examples
-        n_new = sum(map(len, parts))
-        if not n_new:
+        if not (n_new := sum(map(len, parts))):
             return None
-        self._learn_scale(parts)
-        # Each part is let go of once it is scaled: raw ones are twice as large.
-        scaled = (self.head.scaled(parts.pop(0)).half() for _ in range(len(parts)))
-        examples = Examples.joined(chain([kept], scaled), len(kept) + n_new)
+        if not self.head.n_standardised:  # once only: replayed examples are kept standardised
+            self._learn_scale(parts)
+            parts[:] = [self.head.scaled(parts.pop(0)).half() for _ in range(len(parts))]
+        new = (parts.pop(0) for _ in range(len(parts)))  # each is let go of once it is copied
+        examples = Examples.joined(chain([kept], new), len(kept) + n_new)
         joint = self._joint(window.network, update, window) if window.network and update else None
         epochs = config.epochs if self.n_fits else config.first_epochs
-        loss = self.trainer.fit(examples, epochs, window.generator, joint, self.process)
+        loss = self.trainer.fit(examples, epochs, window.generator, joint)
         self.replay.add(examples.take(slice(len(kept), None)))
         return loss
 
@@ -250,8 +252,6 @@ class MemoryModel:
 
     def _learn_scale(self, parts: list[Examples]) -> None:
         """Compute mean and deviation from the first fit's examples."""
-        if self.head.n_standardised:  # once only: replayed examples are kept standardised
-            return
         self.head.learn_scale(parts)
         if self.settings.config.end_to_end:  # an unfitted network's scores hardly differ
             self.head.features_std[self._network_column] = 1.0

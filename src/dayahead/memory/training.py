@@ -14,8 +14,7 @@ from torch.optim import AdamW
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.errors import TrainingError
 from dayahead.core.phases import in_phase, steps
-from dayahead.distributed.process import ALONE, Process
-from dayahead.memory.gradients import loss_of, shared_gradients
+from dayahead.memory.gradients import gradients_in_parts, loss_of
 from dayahead.memory.head import Head
 from dayahead.memory.head_examples import Examples
 
@@ -76,14 +75,12 @@ class HeadTrainer:
         epochs: int,
         generator: torch.Generator,
         network: JointNetwork | None = None,
-        process: Process = ALONE,
     ) -> float | None:
         """Train on the examples, whose targets are all candidates; return the mean loss, or None.
 
-        The mean is weighted by the examples' weights. All processes have all examples; each
-        computes some of the gradients.
+        The mean is weighted by the examples' weights.
 
-        A `network` that is given learns from the same loss, on each process alike.
+        A `network` that is given learns from the same loss.
 
         Raises:
             TrainingError: a loss is not finite.
@@ -91,7 +88,7 @@ class HeadTrainer:
         joint = network and nullcontext(partial(self._joint_gradients, network))
         batches = self._batches(len(examples), epochs, generator)
         total = 0.0
-        with joint or shared_gradients(self.head, process) as gradients:
+        with joint or gradients_in_parts(self.head) as gradients:
             for step, rows in enumerate(steps(batches)):
                 loss = gradients(examples, rows)
                 self._step(loss, step / len(batches))

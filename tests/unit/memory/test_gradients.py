@@ -1,30 +1,17 @@
 """Gradients of the head's loss: those of the whole batch, however they are computed."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from dayahead.distributed.process import ALONE, Process, Rank
 from dayahead.memory.gate import Gate
-from dayahead.memory.gradients import shared_gradients
+from dayahead.memory.gradients import gradients_in_parts
 from dayahead.memory.head import Head
 from dayahead.memory.head_examples import Examples
 
 ROWS = torch.arange(3, 40)
-
-
-@dataclass(frozen=True)
-class OneOf(Process):
-    """One of some processes, whose gradients are added up here."""
-
-    found: list[Tensor] = field(default_factory=list)
-
-    def all_reduce(self, values):
-        self.found.append(values)
-        return values
 
 
 @pytest.fixture
@@ -55,8 +42,8 @@ def n_threads(request):
     torch.set_num_threads(before)
 
 
-def computed(head, examples, process=ALONE, rows=ROWS):
-    with shared_gradients(head, process) as gradients:
+def computed(head, examples, rows=ROWS):
+    with gradients_in_parts(head) as gradients:
         loss = gradients(examples, rows)
     return loss, [parameter.grad.clone() for parameter in head.parameters()]
 
@@ -79,16 +66,6 @@ def test_threads_change_no_bit(head, examples, n_threads):
     alone, wanted = computed(head, examples)
     assert loss == alone
     assert all(map(torch.equal, found, wanted))
-
-
-@pytest.mark.parametrize("n_processes", [2, 3, 7])
-def test_processes_change_no_bit(head, examples, n_processes):
-    whole = OneOf(Rank(0, 1), torch.device("cpu"))
-    computed(head, examples, whole)
-    parts = [OneOf(Rank(index, n_processes), whole.device) for index in range(n_processes)]
-    for each in parts:
-        computed(head, examples, each)
-    assert torch.equal(sum(each.found[0] for each in parts), whole.found[0])
 
 
 @pytest.mark.parametrize("n_rows", [1, 2, 5])

@@ -7,9 +7,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from dayahead.distributed.process import ALONE
 from dayahead.memory.categories import CategoryMemory
-from dayahead.memory.gradients import shared_gradients
+from dayahead.memory.gradients import gradients_in_parts
 from dayahead.memory.growth import Growth
 from dayahead.memory.items import ItemMemory
 from dayahead.memory.memories import Memories
@@ -152,7 +151,7 @@ def test_the_loss_of_the_head_is_a_weighted_mean():
     window = random_clicks(0), HOUR
     kept = fitted(window).replay.kept.single()
     weighted = replace(kept.take(slice(3)), weights=torch.tensor([2.0, 1, 0]))
-    with shared_gradients(fitted(window).head, ALONE) as loss_of:
+    with gradients_in_parts(fitted(window).head) as loss_of:
         expected = loss_of(kept, torch.tensor([0, 0, 1]))
         assert loss_of(weighted, torch.arange(3)) == pytest.approx(expected, rel=1e-5)
         assert loss_of(kept, torch.arange(3)) != pytest.approx(expected, rel=1e-5)
