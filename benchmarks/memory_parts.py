@@ -1,0 +1,79 @@
+"""What the parts of `memory` bring and cost: NDCG@20, recall@20, CPU seconds of one thread.
+
+Each list of settings is changed in params.yaml: the network and its epochs and loss, then, without
+a network, the width of the head, its candidates and its examples. Windows are those of
+peer_accuracy.py, all sessions evaluated; seconds are of all fits and evaluations.
+
+Command: python benchmarks/memory_parts.py [--logs synthetic rees46_head diginetica g1 shop]
+         [-S model.network=none,memory.head_width=32 ...]
+"""
+
+import argparse
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+
+from tabulate import tabulate
+
+from measurement import print_header
+from peer_accuracy import DATASETS, FOLDER, windows_of
+from scratch_project import ScratchProject
+from shop_days import changed
+
+SMALL = [name for name in DATASETS if name != "shop"]
+OF_NETWORK = ["", "training.epochs=1", "loss.name=softmax", "loss.name=sampled_softmax"]
+OF_HEAD = ["head_width=32", "head_width=128", "n_candidates=75", "n_candidates=300"]
+OF_HEAD += ["n_examples=10000", "n_examples=50000"]
+ALONE = "model.network=none"
+PARTS = [*OF_NETWORK, ALONE, *(f"{ALONE},memory.{each}" for each in OF_HEAD)]
+
+METRICS = "ndcg", "recall"
+PHASES = {"fit", "evaluate"}
+
+
+def measure(project: ScratchProject, settings: str) -> str:
+    """Train; return the mean metrics and the CPU seconds."""
+    unchanged = (project.folder / "params.yaml").read_text()
+    project.set("params.yaml", {"evaluation": {"split": "all"}, "compute": {"threads": 1}})
+    project.set("params.yaml", changed(settings))
+    project.clear_cache()
+    project.run_stage("train")
+    (project.folder / "params.yaml").write_text(unchanged)
+    results = project.folder / "results"
+    ndcg, recall = (fmean(column(results / "windows.csv", f"{m}_at_20")) for m in METRICS)
+    times = rows_of(results / "phases" / "train.csv")
+    seconds = sum(float(row["cpu_seconds"]) for row in times if row["phase"] in PHASES)
+    return f"{ndcg:.4f} / {recall:.4f}, {seconds:.0f} s"
+
+
+def rows_of(table: Path) -> list[dict[str, str]]:
+    """Read a table."""
+    with table.open() as file:
+        return [*csv.DictReader(file)]
+
+
+def column(table: Path, name: str) -> Iterator[float]:
+    """Yield the numbers of a column."""
+    return (float(row[name]) for row in rows_of(table))
+
+
+def main() -> None:
+    """Measure every list of settings on every log."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--logs", nargs="+", choices=DATASETS, default=SMALL)
+    parser.add_argument("-S", dest="settings", nargs="+", default=PARTS)
+    chosen = parser.parse_args()
+    print_header()
+    cells: dict[str, dict[str, str]] = {each: {} for each in chosen.settings}
+    for log in chosen.logs:
+        windows_of(log)
+        for settings, row in cells.items():
+            row[log] = measure(ScratchProject(FOLDER / log), settings)
+            print(log, settings or "params.yaml", row[log], flush=True)
+    table = [{"settings": each or "params.yaml", **row} for each, row in cells.items()]
+    print(tabulate(table, headers="keys", tablefmt="github"))
+
+
+if __name__ == "__main__":
+    main()
