@@ -10,13 +10,12 @@ from torch import Tensor, nn
 
 from dayahead.memory.gate import Gate
 from dayahead.memory.head_examples import Examples
+from dayahead.memory.moments import moments
 
 LIMIT = 8.0
 """Standardised features and context are clipped to plus or minus this many deviations."""
 _LEAST_STD = 1e-3
 """A column with a smaller deviation counts as constant and is not divided by it."""
-_COLUMNS = 8
-"""Columns of features whose mean and deviation are computed together."""
 
 
 class Head(nn.Module):
@@ -61,21 +60,19 @@ class Head(nn.Module):
         n_examples = sum(map(len, parts))
         if not n_examples:
             return
-        # A few columns at a time: all of them in double precision would be the most that a fit
-        # holds.
-        for start in range(0, len(self.features_mean), _COLUMNS):
-            columns = slice(start, start + _COLUMNS)
-            features = [part.features[..., columns][part.is_candidate] for part in parts]
-            self._set_scale("features", columns, torch.cat(features))
-        self._set_scale("context", slice(None), torch.cat([part.context for part in parts]))
+        features = [(each.features.flatten(0, 1), each.is_candidate.flatten()) for each in parts]
+        self._set_scale("features", features)
+        context = [(each.context, torch.ones(len(each), dtype=torch.bool)) for each in parts]
+        self._set_scale("context", context)
         self.n_standardised.fill_(n_examples)
         if self.gate is not None:
             self.gate.start(parts)
 
-    def _set_scale(self, name: str, columns: slice, values: Float[Tensor, "N K"]) -> None:
-        std, mean = torch.std_mean(values.double(), dim=0, correction=0)
-        getattr(self, f"{name}_mean")[columns] = mean
-        getattr(self, f"{name}_std")[columns] = torch.where(std > _LEAST_STD, std, 1.0)
+    def _set_scale(self, name: str, parts: Sequence[tuple[Tensor, Tensor]]) -> None:
+        found = moments([(values.numpy(), counts.numpy()) for values, counts in parts])
+        mean, std = (torch.from_numpy(each) for each in found)
+        getattr(self, f"{name}_mean")[:] = mean
+        getattr(self, f"{name}_std")[:] = torch.where(std > _LEAST_STD, std, 1.0)
 
     def scaled_column(self, feature: Float[Tensor, "B C"], column: int) -> Float[Tensor, "B C"]:
         """Standardise values of one feature."""

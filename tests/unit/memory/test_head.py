@@ -84,7 +84,6 @@ def test_candidates_are_standardised_padding_not_counted():
 
 
 def test_the_scale_of_parts_is_that_of_the_whole():
-    """Over more columns than are taken at a time."""
     every = examples(500, n_features=19)
     every.features.mul_(torch.arange(1, 20))
     heads = [Head(19, 2, 0, 0, Gate([0, 1], 4)) for _ in range(2)]
