@@ -2,7 +2,8 @@
 
 Each list of settings is changed in params.yaml: the network and its epochs and loss, then, without
 a network, the width of the head, its candidates and its examples. Windows are those of
-peer_accuracy.py, all sessions evaluated; seconds are of all fits and evaluations.
+peer_accuracy.py; all sessions are evaluated, of a shop those of test. Seconds are of all fits and
+evaluations.
 
 Command: python benchmarks/memory_parts.py [--logs synthetic rees46_head diginetica g1 shop]
          [-S model.network=none,memory.head_width=32 ...]
@@ -32,10 +33,11 @@ METRICS = "ndcg", "recall"
 PHASES = {"fit", "evaluate"}
 
 
-def measure(project: ScratchProject, settings: str) -> str:
+def measure(log: str, settings: str) -> str:
     """Train; return the mean metrics and the CPU seconds."""
+    project, split = ScratchProject(FOLDER / log), "all" if log in SMALL else "test"
     unchanged = (project.folder / "params.yaml").read_text()
-    project.set("params.yaml", {"evaluation": {"split": "all"}, "compute": {"threads": 1}})
+    project.set("params.yaml", {"evaluation": {"split": split}, "compute": {"threads": 1}})
     project.set("params.yaml", changed(settings))
     project.clear_cache()
     project.run_stage("train")
@@ -69,7 +71,7 @@ def main() -> None:
     for log in chosen.logs:
         windows_of(log)
         for settings, row in cells.items():
-            row[log] = measure(ScratchProject(FOLDER / log), settings)
+            row[log] = measure(log, settings)
             print(log, settings or "params.yaml", row[log], flush=True)
     table = [{"settings": each or "params.yaml", **row} for each, row in cells.items()]
     print(tabulate(table, headers="keys", tablefmt="github"))
