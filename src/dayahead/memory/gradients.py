@@ -15,7 +15,7 @@ from dayahead.memory.threads import single_threads
 
 PARTS = 2
 """Parts of a batch, on any number of threads: their gradients are always the same, and are added in
-the same order. Each costs a tenth of a step: with four, four threads would save nothing more."""
+the same order. Each costs a tenth of a step, so that more of them would hardly gain."""
 Gradients = Callable[[Examples, Int[Tensor, " R"]], float]
 """From examples and the rows of a batch to its loss; sets the gradients of the head."""
 
