@@ -12,13 +12,13 @@ Command: python benchmarks/memory_parts.py [--logs synthetic rees46_head diginet
 import argparse
 import csv
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 
 from tabulate import tabulate
 
+from dayahead.core.phases import read_phases
 from measurement import print_header
 from peer_accuracy import DATASETS, FOLDER, windows_of
 from scratch_project import ScratchProject
@@ -30,7 +30,6 @@ OF_HEAD = ["head_width=32", "head_width=128", "n_candidates=75", "n_candidates=3
 OF_HEAD += ["n_examples=10000", "n_examples=50000"]
 ALONE = "model.network=none"
 PARTS = [*OF_NETWORK, ALONE, *(f"{ALONE},memory.{each}" for each in OF_HEAD)]
-
 METRICS = "ndcg", "recall"
 PHASES = {"fit", "evaluate"}
 
@@ -43,21 +42,12 @@ def measure(project: ScratchProject, settings: str) -> str:
     project.run_stage("train")
     (project.folder / "params.yaml").write_text(unchanged)
     results = project.folder / "results"
-    ndcg, recall = (fmean(column(results / "windows.csv", f"{m}_at_20")) for m in METRICS)
-    times = rows_of(results / "phases" / "train.csv")
-    seconds = sum(float(row["cpu_seconds"]) for row in times if row["phase"] in PHASES)
+    with (results / "windows.csv").open() as file:
+        windows = [*csv.DictReader(file)]
+    ndcg, recall = (fmean(float(window[f"{name}_at_20"]) for window in windows) for name in METRICS)
+    times = read_phases(results / "phases" / "train.csv")
+    seconds = sum(row.cpu_seconds for row in times if row.phase in PHASES)
     return f"{ndcg:.4f} / {recall:.4f}, {seconds:.0f} s"
-
-
-def rows_of(table: Path) -> list[dict[str, str]]:
-    """Read a table."""
-    with table.open() as file:
-        return [*csv.DictReader(file)]
-
-
-def column(table: Path, name: str) -> Iterator[float]:
-    """Yield the numbers of a column."""
-    return (float(row[name]) for row in rows_of(table))
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ All but `windows` run `preprocess` alone.
 
 month      42 M events in one source file: events/s, peak memory of all processes
 months     25, 50 and 200 M events, a source file per day: time, memory and disk, and what a line
-           through the first two predicts for the third; an hour and 30 GB of disk
+           through the first two predicts for the third; 20 minutes and 11 GB of disk
 curve      1, 2, 4 and 8 M events, days of one size: time and memory per event
 windows    about 100, 2,000 and 10,000 hours of 15 sessions each: time per window of `preprocess`
            and, for the first two, of `train` (transitions, all sessions evaluated) and `aggregate`
@@ -52,7 +52,7 @@ CURVE = {4: 1_000_000, 8: 2_000_000, 16: 4_000_000, 32: 8_000_000}
 """Events by days."""
 HOURS, SESSIONS_PER_HOUR = (96, 2_016, 10_008), 15
 MONTHS = 18, 37, 147
-"""Days of the October of REES46."""
+"""Days of each log, as long as those of REES46."""
 TINY = Shape(days=1, sessions_per_day=200)
 DAYS, SESSIONS_PER_DAY, ROUNDS = 15, 100_000, 5
 MEMORY_LIMIT, ALLOWED = 6.0, 1.3

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dayahead.memory.clicks import Flags
+from dayahead.memory.clicks import Flags, Floats
 from dayahead.memory.compiled import compiled
 
-Floats = NDArray[np.float64]
 Rows = tuple[NDArray[np.float32], Flags]
 """Values [N, K], and which of the rows count."""
 
