@@ -1,13 +1,14 @@
 """Seconds of a tick of memories that hold much: to count its clicks, and to be ready to score.
 
-The memories are those of params.yaml. They hold 200,000 sessions of a shop with 167,000 items,
+The memories are those of params.yaml. They hold a day's sessions of a shop with 167,000 items,
 whose popularity follows Zipf's law; then come ticks of 10 seconds with 3,000 clicks each. Beside
 it is the time of a copy of all cells of the table of pairs, which a table without levels would have
 to write at each tick.
 
-Command: python benchmarks/live.py
+Command: python benchmarks/live.py [--sessions 200000] [--ticks 30]
 """
 
+import argparse
 import statistics
 from typing import NamedTuple
 
@@ -24,11 +25,9 @@ from measurement import print_header, seconds
 from workload import default_params
 
 N_ITEMS = 167_000
-N_SESSIONS = 200_000
 LENGTH = 4
 """Clicks of a session."""
 TICK = 10_000_000
-N_TICKS = 30
 CLICKS_PER_TICK = 3_000
 
 
@@ -49,8 +48,8 @@ def sessions_between(dice: np.random.Generator, n_sessions: int, start: int, end
     return Clicks(items, times, no_columns, offsets_of(np.full(n_sessions, LENGTH)))
 
 
-def measure() -> tuple[Memories, list[Tick]]:
-    """Fill memories, then let ticks pass."""
+def measure(n_earlier: int, n_ticks: int) -> tuple[Memories, list[Tick]]:
+    """Fill memories with earlier sessions, then let ticks pass."""
     dice = np.random.default_rng(1)
     settings = MemorySettings(
         config=default_params().memory,
@@ -63,13 +62,13 @@ def measure() -> tuple[Memories, list[Tick]]:
     )
     memories = Memories(settings)
     memories.grow({ITEM_ID: N_ITEMS})
-    earlier = sessions_between(dice, N_SESSIONS, 0, DAY)
+    earlier = sessions_between(dice, n_earlier, 0, DAY)
     memories.add([earlier.take(earlier.order())], DAY)
     running = RunningSessions(settings)
-    n_sessions = N_TICKS * CLICKS_PER_TICK // LENGTH
-    running.deliver(sessions_between(dice, n_sessions, DAY, DAY + N_TICKS * TICK))
+    n_sessions = n_ticks * CLICKS_PER_TICK // LENGTH
+    running.deliver(sessions_between(dice, n_sessions, DAY, DAY + n_ticks * TICK))
     ticks = []
-    for number in range(1, N_TICKS + 1):
+    for number in range(1, n_ticks + 1):
         time = DAY + number * TICK
 
         def count(time: int = time) -> None:
@@ -86,8 +85,12 @@ def measure() -> tuple[Memories, list[Tick]]:
 
 def main() -> None:
     """Print medians of the ticks after the first ones, in which loops are compiled."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--sessions", type=int, default=200_000, help="of the day before")
+    parser.add_argument("--ticks", type=int, default=30)
+    size = parser.parse_args()
     print_header()
-    memories, ticks = measure()
+    memories, ticks = measure(size.sessions, size.ticks)
     pairs, sessions = len(memories.pairs.table), len(memories.memories["sessions"].times)
     print(f"{pairs:,} pairs, {sessions:,} sessions, {CLICKS_PER_TICK:,} clicks a tick")
     for name, values in zip(Tick._fields, zip(*ticks[3:], strict=True), strict=True):

