@@ -60,11 +60,12 @@ def changed(settings: str) -> dict[str, Any]:
 
 
 def measure(project: ScratchProject, settings: str) -> None:
-    """Train, and print the seconds of each window."""
+    """Train and aggregate, and print the seconds of each window."""
     unchanged = (project.folder / "params.yaml").read_text()
     project.set("params.yaml", changed(settings))
     project.clear_cache()
-    run_stage(project, "train", settings or "params.yaml")
+    for stage in ("train", "aggregate"):
+        run_stage(project, stage, settings or "params.yaml")
     (project.folder / "params.yaml").write_text(unchanged)
     results = project.folder / "results"
     with (results / "timing.csv").open() as times, (results / "windows.csv").open() as windows:
@@ -92,7 +93,6 @@ def main() -> None:
         project = shop(folder, arguments)
         for settings in arguments.settings:
             measure(project, settings)
-        run_stage(project, "aggregate")
     finally:
         shutil.rmtree(folder)
 

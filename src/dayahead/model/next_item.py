@@ -106,12 +106,15 @@ class NextItemModel(nn.Module, Model):
         return OutputLayer(items.weight, self.bias, self.n_items, self.shard, is_sparse)
 
     @property
+    def item_tables(self) -> frozenset[str]:
+        """Names of the parameters with a vector for each item."""
+        tables = {"inputs.items.weight"}
+        return frozenset(tables if self.config.tie_weights else tables | {"output_items.weight"})
+
+    @property
     def sharded(self) -> frozenset[str]:
         """Names of the parameters whose rows are sharded over the processes."""
-        if self.shard.is_whole:
-            return frozenset()
-        names = {"inputs.items.weight", "bias"}
-        return frozenset(names if self.config.tie_weights else names | {"output_items.weight"})
+        return frozenset() if self.shard.is_whole else self.item_tables | {"bias"}
 
     @property
     def reads_few_items(self) -> bool:

@@ -19,7 +19,7 @@ from dayahead.core.plugins import Kind, plugin_sources
 from dayahead.distributed.process import Process
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.event_types import EventTypes
-from dayahead.train.trainers import uses_bfloat16
+from dayahead.train.precision import uses_bfloat16
 from dayahead.windows.folder import Window
 from dayahead.windows.metadata import has_vector
 

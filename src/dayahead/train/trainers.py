@@ -6,13 +6,13 @@ from itertools import chain, islice
 from typing import ClassVar, Protocol
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from dayahead.config.params import TrainingConfig
-from dayahead.core.errors import ConfigError, ModelFileError, TrainingError
+from dayahead.core.errors import ModelFileError, TrainingError
 from dayahead.core.phases import in_phase, phase, steps
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.collectives import sum_gradients
@@ -26,6 +26,7 @@ from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.train.batches import Batch, Batches, LoadedBatches
 from dayahead.train.loss_curve import Curve, loss_curve
 from dayahead.train.optimizer import build_optimizer, replace_grown, set_learning_rate
+from dayahead.train.precision import check_bfloat16, uses_bfloat16
 
 BUCKET_MIB = 25
 """MiB of gradients exchanged at once: DDP's default, but for the first bucket too."""
@@ -159,10 +160,10 @@ class GradientTrainer:
     def wrap(self) -> None:
         """Wrap the model's current parameters for DDP, where there are several processes."""
         if self.process.rank.world_size > 1:
+            apart = self.model.item_tables if self._updates_few_rows else self.model.sharded
             # DDP names a parameter of the model itself with a leading dot.
-            sharded = [form for name in self.model.sharded for form in (name, f".{name}")]
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
-                self.model, sharded
+                self.model, [form for name in apart for form in (name, f".{name}")]
             )
             # No fit changes a buffer, so they need no broadcast at each step.
             self.wrapped = DistributedDataParallel(
@@ -199,12 +200,12 @@ class GradientTrainer:
 
     @property
     def _updates_few_rows(self) -> bool:
-        """Whether steps change the rows alone that they read: DDP's gradients are dense.
+        """Whether steps change the rows alone of the item tables that the global batch reads.
 
         On a GPU a pass over the whole table takes less than choosing rows.
         """
-        is_alone = self.process.rank.world_size == 1 and self.process.device.type == "cpu"
-        return is_alone and self.model.reads_few_items
+        is_on_cpu = self.process.device.type == "cpu"
+        return is_on_cpu and self.model.shard.is_whole and self.model.reads_few_items
 
     def _step(self, batch: Batch, window: str, step: int) -> Float[Tensor, "2"]:
         """Make one update; return the sum of the loss and the number of targets over all ranks.
@@ -216,7 +217,9 @@ class GradientTrainer:
         purpose = (self.config.seed, "step", window, step)
         self._seed_dropout(derived_seed(*purpose, "dropout", self.process.rank.index))
         random = _step_random(batch, derived_seed(*purpose, "draws"))
-        negatives = self._refreshed_negatives(random) if self._updates_few_rows else None
+        negatives = rows = None
+        if self._updates_few_rows:
+            negatives, rows = self._refreshed(random)
         is_bfloat16 = uses_bfloat16(self.config, self.process)
         with torch.autocast(self.process.device.type, torch.bfloat16, enabled=is_bfloat16):
             loss, n_targets = self.wrapped(
@@ -228,6 +231,8 @@ class GradientTrainer:
             # The divisor stays on the device: a Python number would make the host wait. It is 0
             # where no event of the batch is of a type to predict.
             (loss * (1 / sums[1].clamp(min=1e-9)).to(loss.dtype)).backward()
+            if rows is not None:
+                self._sum_row_gradients(rows)
         norm = self._clip_gradients()
         # The only point in a step where the host waits for the GPU.
         found = torch.cat([sums, norm.double()[None]]).cpu()
@@ -236,12 +241,31 @@ class GradientTrainer:
         return found[:2]
 
     @in_phase("optimizer")
-    def _refreshed_negatives(self, random: StepRandom) -> Negatives:
-        """Sample a step's negatives, and bring all rows that it reads up to date."""
+    def _refreshed(self, random: StepRandom) -> tuple[Negatives, Int[Tensor, " k"]]:
+        """Sample a step's negatives, and bring all rows that it reads up to date; return both."""
         negatives = self.model.negatives(random)
         assert negatives is not None
-        self.optimizer.refresh(items_read(random, negatives, self.model.n_items))
-        return negatives
+        rows = items_read(random, negatives, self.model.n_items)
+        self.optimizer.refresh(rows)
+        return negatives, rows
+
+    def _sum_row_gradients(self, rows: Int[Tensor, " k"]) -> None:
+        """Sum the item tables' gradients over all ranks, of the rows that the global batch reads.
+
+        DDP would send a gradient of every row.
+        """
+        if self.process.rank.world_size == 1:
+            return
+        for name in sorted(self.model.item_tables):
+            table = self.model.get_parameter(name)
+            if not table.requires_grad:
+                continue
+            sums = table.new_zeros(len(rows), table.shape[1])
+            if table.grad is not None:  # of the rows that this rank's sessions read
+                own = table.grad.coalesce()
+                sums[torch.searchsorted(rows, own.indices()[0])] = own.values()
+            self.process.all_reduce(sums)
+            table.grad = torch.sparse_coo_tensor(rows[None], sums, table.shape, is_coalesced=True)
 
     def _seed_dropout(self, seed: int) -> None:
         """Seed this device only: torch.manual_seed seeds all, which takes half a millisecond."""
@@ -355,24 +379,6 @@ def _values(parameter: nn.Parameter) -> Tensor:
         return parameter.grad
     parameter.grad = parameter.grad.coalesce()
     return parameter.grad.values()
-
-
-def uses_bfloat16(config: TrainingConfig, process: Process) -> bool:
-    """Return whether the matrix products of a fit are bfloat16 on this process."""
-    if config.precision == "auto":
-        return process.multiplies_bfloat16
-    return config.precision == "bfloat16"
-
-
-def check_bfloat16(architecture: str, process: Process) -> None:
-    """Raise ConfigError if the device cannot compute this architecture in bfloat16."""
-    is_cpu = process.device.type == "cpu"
-    if architecture == "lstm" and is_cpu and not torch.cpu.get_capabilities().get("avx512_f"):
-        raise ConfigError(
-            "params.yaml: training.precision: bfloat16: an lstm needs a CPU with AVX-512 for it, "
-            "and this one has none; set training.precision to auto or float32, or "
-            "model.architecture to gru"
-        )
 
 
 def _step_random(batch: Batch, seed: int) -> StepRandom:

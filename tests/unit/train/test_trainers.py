@@ -11,7 +11,8 @@ from dayahead.distributed.process import Process, Rank
 from dayahead.model.next_item import NextItemModel
 from dayahead.train import trainers
 from dayahead.train.batches import LoadedBatches, Sessions, shuffled_rows
-from dayahead.train.trainers import CountingTrainer, GradientTrainer, uses_bfloat16
+from dayahead.train.precision import uses_bfloat16
+from dayahead.train.trainers import CountingTrainer, GradientTrainer
 from support.tiny_settings import (
     baseline,
     each_task,
