@@ -36,11 +36,8 @@ PHASES = {"fit", "evaluate"}
 
 def measure(project: ScratchProject, settings: str) -> str:
     """Train; return the mean metrics and the CPU seconds."""
-    unchanged = (project.folder / "params.yaml").read_text()
-    project.set("params.yaml", changed(settings))
-    project.clear_cache()
-    project.run_stage("train")
-    (project.folder / "params.yaml").write_text(unchanged)
+    with project.changed(changed(settings)):
+        project.run_stage("train")
     results = project.folder / "results"
     with (results / "windows.csv").open() as file:
         windows = [*csv.DictReader(file)]

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, dropwhile, takewhile
@@ -63,6 +64,18 @@ class ScratchProject:
             else:
                 document[name] = value
         yaml.dump(document, self.folder / file)
+
+    @contextmanager
+    def changed(self, changes: Settings) -> Iterator[None]:
+        """Change params.yaml for the time being, with nothing in the cache."""
+        file = self.folder / "params.yaml"
+        unchanged = file.read_text()
+        self.set(file.name, changes)
+        self.clear_cache()
+        try:
+            yield
+        finally:
+            file.write_text(unchanged)
 
     def add_clicks(self, begin: datetime, end: datetime) -> None:
         """Write a file of G1's sessions that start from `begin` to `end`, the new end of the log.

@@ -61,12 +61,9 @@ def changed(settings: str) -> dict[str, Any]:
 
 def measure(project: ScratchProject, settings: str) -> None:
     """Train and aggregate, and print the seconds of each window."""
-    unchanged = (project.folder / "params.yaml").read_text()
-    project.set("params.yaml", changed(settings))
-    project.clear_cache()
-    for stage in ("train", "aggregate"):
-        run_stage(project, stage, settings or "params.yaml")
-    (project.folder / "params.yaml").write_text(unchanged)
+    with project.changed(changed(settings)):
+        for stage in ("train", "aggregate"):
+            run_stage(project, stage, settings or "params.yaml")
     results = project.folder / "results"
     with (results / "timing.csv").open() as times, (results / "windows.csv").open() as windows:
         for time, window in zip(csv.DictReader(times), csv.DictReader(windows), strict=True):

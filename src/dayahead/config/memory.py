@@ -116,6 +116,10 @@ class MemoryConfig:
     past_half_lives: HalfLives
     """Half-lives of clicks by the last item that the user clicked before."""
 
+    def batch_size_of(self, n_examples: int) -> int:
+        """Return the examples per step of the head, where there are so many."""
+        return min(self.batch_size, max(1, n_examples // max(1, self.min_steps)))
+
     @property
     def early_network_steps(self) -> int | None:
         """Steps at most of the network's copy in a first fit, which has half of the sessions."""

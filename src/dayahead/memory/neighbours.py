@@ -11,7 +11,7 @@ from torch import Tensor
 from dayahead.core.columns import N_RESERVED
 from dayahead.core.ragged import offsets_of
 from dayahead.memory.candidates import Proposal
-from dayahead.memory.clicks import Clicks, Ints
+from dayahead.memory.clicks import Clicks, Floats, Ints
 from dayahead.memory.compiled import compiled
 from dayahead.memory.evidence import CountMemory
 from dayahead.memory.growth import Growth
@@ -21,7 +21,6 @@ from dayahead.memory.table import (
     LEVEL_RATIO,
     Cells,
     Columns,
-    Floats,
     Floats32,
     Level,
     Lookup,

@@ -8,7 +8,7 @@ import numpy as np
 from dayahead.core.columns import N_RESERVED
 from dayahead.core.ragged import step_of_each
 from dayahead.memory.candidates import Proposal
-from dayahead.memory.clicks import Clicks, Flags, Ints
+from dayahead.memory.clicks import Clicks, Flags, Floats, Ints
 from dayahead.memory.compiled import compiled
 from dayahead.memory.evidence import CountMemory, channels, log_share, middle, of
 from dayahead.memory.growth import Growth
@@ -17,7 +17,6 @@ from dayahead.memory.table import (
     Buffers,
     Columns,
     DecayedTable,
-    Floats,
     Floats32,
     Lookup,
     Moment,

@@ -3,11 +3,11 @@
 import numpy as np
 
 from dayahead.core.columns import N_RESERVED
-from dayahead.memory.clicks import Clicks
+from dayahead.memory.clicks import Clicks, Floats
 from dayahead.memory.evidence import CountMemory
 from dayahead.memory.growth import Growth
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.table import DecayedTable, Floats, Lookup, Moment
+from dayahead.memory.table import DecayedTable, Lookup, Moment
 
 
 class PastMemory(CountMemory):

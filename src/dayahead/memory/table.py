@@ -8,10 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dayahead.memory.clicks import Flags, Ints
+from dayahead.memory.clicks import Flags, Floats, Ints
 from dayahead.memory.compiled import compiled
 
-Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
 Columns = NDArray[np.int32]
 FLOOR = 0.02

@@ -100,8 +100,7 @@ class HeadTrainer:
 
     def _batches(self, n: int, epochs: int, generator: torch.Generator) -> list[Tensor]:
         """Draw the rows of all steps: the decay of the learning rate needs their number."""
-        # Smaller batches for few examples, so that an epoch has at least `min_steps` steps.
-        size = min(self.config.batch_size, max(1, n // max(1, self.config.min_steps)))
+        size = self.config.batch_size_of(n)
         orders = [torch.randperm(n, generator=generator) for _ in range(epochs)]
         return [rows for order in orders for rows in torch.split(order, size)] if n else []
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dayahead.config.baselines import MEMORY
-from dayahead.config.memory import MemoryConfig
 from dayahead.config.params import Params
 from dayahead.core.columns import ITEM_ID
 from dayahead.train.catalogue import Catalogue
@@ -48,7 +47,7 @@ def work_of(folder: WindowFolder, params: Params, windows: Sequence[Window], ind
     examples = min(memory.n_examples, n_events(folder, fitted) - n_fitted) if has_memory else 0
     if has_memory and is_first:
         examples = min(examples, (n_events(folder, fitted) - n_fitted) // 2)
-    replayed = 0 if is_first else memory.n_replayed
+    learned = examples + (0 if is_first else memory.n_replayed)
     epochs = memory.first_epochs if is_first else memory.epochs
     later = windows[index + 1 : index + 1 + params.evaluation.horizon]
     return Work(
@@ -56,16 +55,10 @@ def work_of(folder: WindowFolder, params: Params, windows: Sequence[Window], ind
         n_items=Catalogue(folder, params.model).sizes_at(window)[ITEM_ID],
         counting=n_fitted,
         steps=steps,
-        head=epochs * _head_steps(examples + replayed, memory) if has_memory else 0,
+        head=epochs * -(-learned // memory.batch_size_of(learned)) if has_memory else 0,
         examples=examples,
         evaluation=sum(_n_evaluated(folder, params, each) for each in later),
     )
-
-
-def _head_steps(n_examples: int, config: MemoryConfig) -> int:
-    """Return the steps of an epoch, as `HeadTrainer` makes them."""
-    size = min(config.batch_size, max(1, n_examples // max(1, config.min_steps)))
-    return -(-n_examples // size)
 
 
 def n_events(folder: WindowFolder, windows: Sequence[Window]) -> int:
