@@ -117,7 +117,7 @@ class MemoryConfig:
     """Half-lives of clicks by the last item that the user clicked before."""
 
     def batch_size_of(self, n_examples: int) -> int:
-        """Return the examples per step of the head, where there are so many."""
+        """Return how many of the head's examples a step has: few enough for `min_steps` steps."""
         return min(self.batch_size, max(1, n_examples // max(1, self.min_steps)))
 
     @property
