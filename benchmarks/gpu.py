@@ -23,7 +23,8 @@ from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.model.output_layer import softmax_loss
 from dayahead.train.batches import LoadedBatches
-from dayahead.train.trainers import GradientTrainer, uses_bfloat16
+from dayahead.train.precision import uses_bfloat16
+from dayahead.train.trainers import GradientTrainer
 from measurement import Work, print_header, seconds
 from workload import build_model, default_params, equal_sessions
 

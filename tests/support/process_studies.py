@@ -26,6 +26,8 @@ VARIANTS = {
     "untied": ({"tie_weights": False, "item_embedding_dim": 8}, "clm", {}),
     "features": ({"features": ["category", "price"]}, "clm", {}),
     "sampled": ({}, "clm", {}),
+    "sampled-plm": ({"architecture": "xlnet"}, "plm", {}),
+    "sampled-rtd": ({"architecture": "electra"}, "rtd", {}),
     "gru4rec": (GRU4REC["model"], "clm", GRU4REC["training"]),
     "streamed": ({}, "clm", {"loader": "stream"}),
     **{
@@ -45,7 +47,7 @@ SHARDED = {
 VARIANTS |= SHARDED
 SAMPLED = {"name": "sampled_softmax", "popularity_exponent": 0.75}
 LOSSES = {
-    "sampled": SAMPLED,
+    **dict.fromkeys(("sampled", "sampled-plm", "sampled-rtd"), SAMPLED),
     **dict.fromkeys(("gru4rec", "gru4rec-sharded"), GRU4REC["loss"]),
     "sampled-sharded": SAMPLED | {"label_smoothing": 0.1},
     "untied-sharded": {"label_smoothing": 0.1},

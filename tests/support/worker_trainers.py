@@ -29,13 +29,21 @@ FITS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
 
 def fit_all(process: Process, folder: Path) -> None:
     """Write weights and sizes of what is summed, of each fit under its name and this rank."""
-    all_reduce, n_summed = dist.all_reduce, []
+    n_summed: list[int] = []
+    all_reduce = dist.all_reduce
 
     def noted(values: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         n_summed.append(values.numel())
         return all_reduce(values, *args, **kwargs)
 
     dist.all_reduce = noted
+    try:
+        _fit_all(process, folder, n_summed)
+    finally:
+        dist.all_reduce = all_reduce
+
+
+def _fit_all(process: Process, folder: Path, n_summed: list[int]) -> None:
     for name, settings in FITS.items():
         n_summed.clear()
         trainer = _trainer(process, *settings)

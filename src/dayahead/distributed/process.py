@@ -65,6 +65,11 @@ class Process:
                 dist.all_reduce(values)
         return values
 
+    def copy_from_main(self, values: Tensor) -> None:
+        """Replace `values` by those of rank 0, in place; there are several processes."""
+        with phase("collectives"):
+            dist.broadcast(values, src=0)
+
     def broadcast(self, value: T) -> T:
         """Return rank 0's value; the other ranks' values are ignored."""
         if self.rank.world_size == 1:

@@ -88,7 +88,7 @@ def _lowest_columns(
     scores: Float32[Tensor, "B C"], lowest: Float32[Tensor, "B 1"], k: int
 ) -> Int[Tensor, "B K"]:
     """Columns, ascending, of the k highest scores, the lower columns of those equal to `lowest`."""
-    is_above, is_equal = scores > lowest, scores == lowest
+    is_above, is_equal = ~(scores <= lowest), scores == lowest  # NaN is above, as in topk
     n_missing = k - is_above.sum(1, keepdim=True)
     # int32, because the default int64 would take twice the memory of the scores.
     is_best = is_above | (is_equal & (is_equal.cumsum(1, dtype=torch.int32) <= n_missing))

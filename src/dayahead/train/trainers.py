@@ -160,10 +160,14 @@ class GradientTrainer:
     def wrap(self) -> None:
         """Wrap the model's current parameters for DDP, where there are several processes."""
         if self.process.rank.world_size > 1:
-            apart = self.model.item_tables if self._updates_few_rows else self.model.sharded
+            ignored = self.model.sharded
+            if self._updates_few_rows:  # whose gradients `_sum_row_gradients` sums
+                ignored = self.model.item_tables
+                for name in sorted(ignored):  # as DDP does at first, with all others
+                    self.process.copy_from_main(self.model.get_parameter(name).detach())
             # DDP names a parameter of the model itself with a leading dot.
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
-                self.model, [form for name in apart for form in (name, f".{name}")]
+                self.model, [form for name in ignored for form in (name, f".{name}")]
             )
             # No fit changes a buffer, so they need no broadcast at each step.
             self.wrapped = DistributedDataParallel(
@@ -200,7 +204,7 @@ class GradientTrainer:
 
     @property
     def _updates_few_rows(self) -> bool:
-        """Whether steps change the rows alone of the item tables that the global batch reads.
+        """Whether a step updates only the rows of the item tables that the global batch reads.
 
         On a GPU a pass over the whole table takes less than choosing rows.
         """
@@ -219,7 +223,7 @@ class GradientTrainer:
         random = _step_random(batch, derived_seed(*purpose, "draws"))
         negatives = rows = None
         if self._updates_few_rows:
-            negatives, rows = self._refreshed(random)
+            negatives, rows = self._sampled(random)
         is_bfloat16 = uses_bfloat16(self.config, self.process)
         with torch.autocast(self.process.device.type, torch.bfloat16, enabled=is_bfloat16):
             loss, n_targets = self.wrapped(
@@ -241,8 +245,8 @@ class GradientTrainer:
         return found[:2]
 
     @in_phase("optimizer")
-    def _refreshed(self, random: StepRandom) -> tuple[Negatives, Int[Tensor, " k"]]:
-        """Sample a step's negatives, and bring all rows that it reads up to date; return both."""
+    def _sampled(self, random: StepRandom) -> tuple[Negatives, Int[Tensor, " k"]]:
+        """Return a step's negatives and all rows that it reads, which are brought up to date."""
         negatives = self.model.negatives(random)
         assert negatives is not None
         rows = items_read(random, negatives, self.model.n_items)
@@ -265,7 +269,9 @@ class GradientTrainer:
                 own = table.grad.coalesce()
                 sums[torch.searchsorted(rows, own.indices()[0])] = own.values()
             self.process.all_reduce(sums)
-            table.grad = torch.sparse_coo_tensor(rows[None], sums, table.shape, is_coalesced=True)
+            table.grad = torch.sparse_coo_tensor(
+                rows[None], sums, table.shape, is_coalesced=True, check_invariants=False
+            )
 
     def _seed_dropout(self, seed: int) -> None:
         """Seed this device only: torch.manual_seed seeds all, which takes half a millisecond."""

@@ -127,6 +127,12 @@ def test_best_columns_are_the_head_of_a_sorted_list(batch, n_best):
         assert of_row == [row[j] for j in wanted]
 
 
+def test_nan_is_among_the_best_also_above_a_tie():
+    """It is refused where ranks are counted, which may come later."""
+    columns, _ = top_columns(torch.tensor([[1.0, torch.nan, 1.0, torch.nan]]), 3)
+    assert sorted(columns[0].tolist()) == [0, 1, 3]
+
+
 def test_best_columns_of_no_candidates_are_none():
     columns, found = top_columns(torch.empty(3, 0), 5)
     assert columns.shape == found.shape == (3, 0)

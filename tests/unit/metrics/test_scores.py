@@ -97,3 +97,14 @@ def test_a_score_of_no_column_does_not_matter():
     assert few.n_at_least(torch.tensor([1.5])).tolist() == [1]
     assert few.best(2)[0].tolist() == [[1, 0]]
     assert few.at(torch.tensor([0])).tolist() == [1]
+
+
+def test_the_first_columns_are_the_same_however_many_were_wanted_before():
+    shared = SharedScores(torch.tensor([0.0, 2.0, 1.0, 2.0, 1.0]))
+    assert [shared.first(n).tolist() for n in (1, 4, 2, 9, 0)] == [
+        [1],
+        [1, 3, 2, 4],
+        [1, 3],
+        [1, 3, 2, 4, 0],
+        [],
+    ]

@@ -34,6 +34,6 @@ def test_processes_end_with_the_same_bits_and_the_weights_of_one(fitted, name):
 
 @pytest.mark.parametrize("name", FITS)
 def test_no_gradient_of_a_whole_table_is_sent(fitted, name):
-    """A step reads 8 sessions of 4 items and at most as many times 10 negatives, of 5,000 items."""
+    """A step reads 8 sessions of 4 items and 10 negatives of 5,000; biases are sent whole."""
     dim = weights_of(fitted, name, 1, 0)["inputs.items.weight"].shape[1]
     assert N_ITEMS < read_json(fitted / f"{name}-2-0.json") < N_ITEMS * dim / 4
