@@ -96,13 +96,15 @@ class SharedScores:
         self.scores = scores
         self.padded = pad(scores, (0, 1), value=-torch.inf)
         """[C + 1] so that column -1 reads -inf."""
-        self._first: Int[Tensor, " k"] = torch.empty(0, dtype=torch.int64)
+        self._first: Int[Tensor, " k"] = scores.new_empty(0, dtype=torch.int64)
 
     @cached_property
     def ascending(self) -> Float32[Tensor, " C"]:
         """The sorted scores."""
+        if not self.scores.is_cpu:
+            return self.scores.sort().values
         # numpy's sort of float32 uses vector instructions: torch's takes thirty times as long.
-        return torch.from_numpy(np.sort(self.scores.numpy(force=True))).to(self.scores.device)
+        return torch.from_numpy(np.sort(self.scores.numpy()))
 
     def first(self, n: int) -> Int[Tensor, " n"]:
         """Return the n best columns, best first; of equal ones the lower column comes first."""
