@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import torch
 from jaxtyping import Float, Int
@@ -16,9 +17,13 @@ from torch import Tensor
 
 from dayahead.core.columns import IS_PAST, ITEM_ID, MARKS, PAST_PREFIX
 from dayahead.core.errors import WindowError
+from dayahead.core.ragged import cut
 from dayahead.distributed.process import Rank, to_device
 from dayahead.model.inputs import without_later
 from dayahead.model.model import Padded, ReadSessions
+
+CELLS = 1 << 18
+"""Cells of a padded column that are counted at once, unless one batch has more."""
 
 
 @dataclass(frozen=True)
@@ -245,8 +250,12 @@ class LoadedBatches:
         """Nothing is on disk."""
 
     def counted(self) -> "LoadedBatches":
-        """Return the pass itself."""
-        return self
+        """Return the pass in fewer batches, as a step of counting costs little besides its call."""
+        if not self.rows:
+            return self
+        longest = int(self.sessions.lengths.max())
+        widths = np.array([len(rows) * longest for rows in self.rows], np.int64)
+        return replace(self, rows=[torch.cat(self.rows[part]) for part in cut(widths, CELLS)])
 
     def gather(self, places: Int[Tensor, " n"]) -> Batch:
         """Return some sessions, by their place in the pass."""

@@ -178,13 +178,12 @@ def _check_profile(folder: WindowFolder, windows: Sequence[Window], params: Para
             f"params.yaml: profile.window: {config.window} is not among the {len(names)} windows "
             f"that this run fits, {names[0]} to {names[-1]}"
         )
-    if params.model.architecture == MEMORY and params.memory.end_to_end:
-        return  # the head has as many steps as it finds examples
+    is_joint = params.model.architecture == MEMORY and params.memory.end_to_end
+    if is_joint or not params.model.has_network:
+        return  # as many steps as the head finds examples, or as the sessions fill when counted
     past = fitted_windows(windows[: fitted[config.window] + 1], training)
     n_sessions = sum(folder.n_sessions(window, "train") for window in past)
-    n_steps = -(-n_sessions // training.batch_size)
-    if params.model.has_network:
-        n_steps = params.network_steps(n_sessions)
+    n_steps = params.network_steps(n_sessions)
     if config.first_step + config.steps > n_steps:
         raise ConfigError(
             f"params.yaml: profile.first_step: {config.first_step} and the {config.steps} steps "

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dayahead.core.errors import WindowError
 from dayahead.distributed.process import Rank
-from dayahead.train.batches import LoadedBatches, Sessions, shuffled_rows, sorted_rows
+from dayahead.train.batches import CELLS, LoadedBatches, Sessions, shuffled_rows, sorted_rows
 
 ITEMS = [[5, 6, 7], [8, 9], [2, 3, 4, 5]]
 PRICES = [[0.5, 0.25, 1.0], [2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]
@@ -178,3 +178,21 @@ class TestMemoryBatches:
         assert sorted(found[found >= 0]) == list(range(len(lengths)))
         for batch in (batch for one in batches for batch in one):
             assert ((batch.sessions < 0) == (batch.lengths == 0)).all()
+
+    @given(session_lengths, batch_sizes, seeds)
+    @settings(max_examples=50, deadline=None)
+    def test_counting_reads_the_same_sessions_in_order_in_larger_batches(self, lengths, size, seed):
+        sessions = sessions_of(lengths)
+        plan = shuffled_rows(sessions.lengths, size, seed)
+        batches = LoadedBatches(sessions, plan, Rank(0, 1))
+        counted = batches.counted()
+        assert torch.equal(counted.every_row, batches.every_row)
+        assert counted.n_steps == 1
+
+    def test_batches_to_count_are_no_larger_than_memory_allows(self):
+        sessions = sessions_of([2] * 30 + [CELLS // 8])
+        batches = LoadedBatches(sessions, sorted_rows(sessions.lengths, 2), Rank(0, 1))
+        assert [len(rows) for rows in batches.counted().rows] == [8, 8, 8, 7]
+
+    def test_there_may_be_nothing_to_count(self):
+        assert LoadedBatches(sessions_of([]), [], Rank(0, 1)).counted().rows == []

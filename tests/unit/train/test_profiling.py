@@ -213,12 +213,6 @@ def test_a_loop_with_too_few_steps_is_named(windows, tmp_path, caplog):
             merge_sections(profile_of(1, 9, 2), training={"epochs": 2}),
             "which has 10 steps",
         ),
-        (
-            merge_sections(
-                profile_of(1, 4, 2), model={"architecture": "popularity"}, training={"epochs": 2}
-            ),
-            "which has 5 steps",
-        ),
     ],
 )
 def test_what_cannot_be_profiled_is_an_error_at_the_start(windows, sections, message):
