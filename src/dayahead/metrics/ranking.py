@@ -95,6 +95,21 @@ def _lowest_columns(
     return is_best.nonzero()[:, 1].view(len(scores), k)
 
 
+def top_of(
+    columns: Int[Tensor, "B N"], scores: Float32[Tensor, "B N"], k: int
+) -> tuple[Int[Tensor, "B k"], Float32[Tensor, "B k"]]:
+    """Return each row's k best of N columns below 2^31, in any order, and their scores.
+
+    Best first; among equal scores the lower column wins. N is not much larger than k: all scores
+    are copied.
+    """
+    # As integers, the bits of floats have the order of their magnitudes. NaN is above, as in topk.
+    bits = (scores + 0.0).masked_fill(scores.isnan(), torch.inf).view(torch.int32).long()
+    keys = ((bits ^ (bits >> 31 & 0x7FFFFFFF)) << 32) - columns
+    best = keys.topk(k).indices
+    return columns.gather(1, best), scores.gather(1, best)
+
+
 def merged(
     items: Int[Tensor, "B K"],
     scores: Float32[Tensor, "B K"],

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from dayahead.core.ragged import step_of_each
-from dayahead.metrics.ranking import check_finite, n_at_least, scores_at, top_columns
+from dayahead.metrics.ranking import check_finite, n_at_least, scores_at, top_columns, top_of
 
 FEW = 16
 """Ranking one score of `FewScores` takes as long as ranking so many of a dense matrix."""
@@ -176,15 +176,16 @@ class FewScores:
         """Return the best columns and their scores."""
         k = min(k, len(self.shared.scores))
         # Enough of the others, however many of them have a score of their own.
-        others = self.shared.first(k + self.columns.shape[1]).expand(len(self.columns), -1)
-        columns = torch.cat([self.columns, others], 1)
-        scores = torch.cat([self.scores, self.shared.padded[others]], 1)
-        # A candidate's own score comes before the shared one, which is left out.
-        columns, order = columns.sort(stable=True, dim=1)
-        is_out = columns < 0
-        is_out[:, 1:] |= columns[:, 1:] == columns[:, :-1]
-        best, highest = top_columns(scores.gather(1, order).masked_fill(is_out, -torch.inf), k)
-        return columns.gather(1, best), highest
+        others = self.shared.first(k + self.columns.shape[1])
+        place_of = torch.full_like(self.shared.padded, len(others), dtype=torch.int64)
+        place_of[others] = torch.arange(len(others), device=others.device)
+        # A candidate's own score replaces the shared one; what is no other has the last place.
+        is_own = self.columns.new_zeros(len(self.columns), len(others) + 1, dtype=torch.bool)
+        is_own.scatter_(1, place_of[self.columns], True)
+        shared = self.shared.scores[others].where(~is_own[:, :-1], -torch.inf)
+        scores = torch.cat([self.scores.where(self.columns >= 0, -torch.inf), shared], 1)
+        columns = torch.cat([self.columns, others.expand(len(self.columns), -1)], 1)
+        return top_of(columns, scores, k)
 
 
 def scores_of_cells(

@@ -275,6 +275,4 @@ class ShardedRanking:
             torch.cat(self.shard.send_back(each, n_of, self.widths), dim=1)
             for each in (self.local[local], local_scores)
         )
-        columns, order = columns.sort(1)  # so that the lower column wins among equal scores
-        best, best_scores = ranking.top_columns(found.gather(1, order), self.n_best)
-        return columns.gather(1, best), best_scores
+        return ranking.top_of(columns, found, min(self.n_best, columns.shape[1]))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dayahead.core.errors import ScoreError
 from dayahead.metrics import ranking
-from dayahead.metrics.ranking import n_at_least, scores_at, top_columns
+from dayahead.metrics.ranking import n_at_least, scores_at, top_columns, top_of
 
 # Few distinct values, so that ties are the rule.
 SCORES = st.integers(-3, 3).map(float)
@@ -136,3 +136,25 @@ def test_nan_is_among_the_best_also_above_a_tie():
 def test_best_columns_of_no_candidates_are_none():
     columns, found = top_columns(torch.empty(3, 0), 5)
     assert columns.shape == found.shape == (3, 0)
+
+
+FLOATS = st.floats(width=32, allow_nan=False) | st.sampled_from([0.0, -0.0, 1.0, -1.0])
+
+
+@given(st.lists(st.tuples(FLOATS, st.integers(0, 2**31 - 1)), min_size=1, max_size=12), st.data())
+def test_the_best_of_some_columns_are_those_of_a_sort(pairs, data):
+    """By score, best first, then by column; the columns come in any order."""
+    pairs = [*{column: (score, column) for score, column in pairs}.values()]
+    k = data.draw(st.integers(0, len(pairs)))
+    scores, columns = zip(*pairs, strict=True)
+    found = top_of(torch.tensor([columns]), torch.tensor([scores]), k)
+    wanted = sorted(pairs, key=lambda pair: (-pair[0], pair[1]))[:k]
+    assert found[0].tolist() == [[column for _, column in wanted]]
+    assert found[1].tolist() == [[score for score, _ in wanted]]
+
+
+@pytest.mark.parametrize("nan", [torch.nan, -torch.nan])
+def test_nan_is_above_all_other_scores(nan):
+    columns, found = top_of(torch.tensor([[7, 8, 9]]), torch.tensor([[torch.inf, nan, 2.0]]), 2)
+    assert columns.tolist() == [[7, 8]]
+    assert found.isnan().tolist() == [[False, True]]
