@@ -7,9 +7,9 @@ import torch
 
 from dayahead.config.params import load_params
 from dayahead.memory.evidence import sums_of
+from dayahead.memory.lookup import Moment
 from dayahead.memory.model import MemoryModel
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.table import Moment
 from support.clicks import HOUR, random_clicks
 
 MEMORY_WITH_GPT2 = {"model": {"architecture": "memory", "network": "gpt2"}}

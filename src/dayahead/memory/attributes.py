@@ -7,12 +7,11 @@ import torch
 from torch import Tensor
 
 from dayahead.core.columns import N_RESERVED
-from dayahead.memory.clicks import Clicks, Floats, Ints
+from dayahead.memory.clicks import Clicks, Floats, Floats32, Ints
 from dayahead.memory.evidence import CandidateBatch, Memory
 from dayahead.memory.growth import Growth
 from dayahead.memory.pairs import REACH
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.table import Floats32
 
 KINDS = ("last", "share")
 """Whether the prefix's last click has the candidate's value; the share of its clicks that have it,

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dayahead.memory.clicks import Clicks, Flags, Ints
+from dayahead.memory.clicks import Clicks, Columns, Flags, Floats32, Ints
 from dayahead.memory.compiled import compiled
+from dayahead.memory.lookup import Levels, row_of
 from dayahead.memory.selection import highest
-from dayahead.memory.table import Columns, Floats32, Level, row_of
 
 POPULAR_SHARE = 0.4
 OWN_SHARE = 10.0
@@ -20,7 +20,7 @@ N_OWN = 20
 class Proposal(NamedTuple):
     """What a memory expects after each of B prefixes: items in rows of a table."""
 
-    levels: tuple[Level, Level]
+    levels: Levels
     """Of the table, with all its channels."""
     rows: Ints
     """[B, R] keys of the rows; missing ones count as empty."""
@@ -39,10 +39,10 @@ class Proposal(NamedTuple):
 class _Mixtures(NamedTuple):
     """Scores of the items in D distinct rows, without their fade."""
 
-    columns: tuple[Columns, Columns]
-    """Items of the cells in both levels of the table."""
+    columns: tuple[Columns, Columns, Columns]
+    """Items of the cells in each level of the table."""
     spans: Ints
-    """[2, D, 3] start and end of each row in the columns, and its start in the scores."""
+    """[3, D, 3] start and end of each row in the columns, and its start in the scores."""
     scores: Floats32
     numbers: Ints
     """[B, R] which of these rows each prefix has."""
@@ -97,7 +97,8 @@ def _mixtures_of(proposal: Proposal) -> _Mixtures:
     keys = proposal.rows * n_weights + proposal.weights_of
     distinct, numbers = np.unique(keys, return_inverse=True)
     spans, scores = _mixed(proposal, *np.divmod(distinct, n_weights))
-    columns = proposal.levels[0].cells.columns, proposal.levels[1].cells.columns
+    first, middle, last = (level.cells.columns for level in proposal.levels)
+    columns = first, middle, last
     return _Mixtures(columns, spans, scores, numbers.reshape(keys.shape), proposal.fades)
 
 
@@ -105,7 +106,7 @@ def _mixtures_of(proposal: Proposal) -> _Mixtures:
 def _mixed(proposal: Proposal, keys: Ints, weights_of: Ints) -> tuple[Ints, Floats32]:
     """Return spans and scores of rows (see `_Mixtures`)."""
     channels = proposal.channels
-    spans = np.zeros((2, len(keys), 3), np.int64)
+    spans = np.zeros((len(proposal.levels), len(keys), 3), np.int64)
     totals = np.full((len(keys), len(channels)), np.float32(proposal.doubt))
     size = 0
     for at, level in enumerate(proposal.levels):

@@ -3,11 +3,12 @@
 import numpy as np
 
 from dayahead.core.columns import N_RESERVED
-from dayahead.memory.clicks import Clicks, Floats, Ints
+from dayahead.memory.clicks import Clicks, Floats, Floats32, Ints
 from dayahead.memory.evidence import CandidateBatch, CountMemory
 from dayahead.memory.growth import Growth
+from dayahead.memory.lookup import Lookup, Moment
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.table import DecayedTable, Floats32, Lookup, Moment
+from dayahead.memory.table import DecayedTable
 
 _ITEM_BITS = 32
 """Row of column g, value v and last item a: ((v * G + g) << 32) + a; a is 0 for the clicks."""

@@ -15,6 +15,9 @@ from dayahead.memory.outline import Outline, Positions
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+Floats32 = NDArray[np.float32]
+Columns = NDArray[np.int32]
+"""Catalogue indices."""
 CLICKS = 1 << 18
 """Most clicks that are counted at once, unless one session has more: bounds memory."""
 T = TypeVar("T")

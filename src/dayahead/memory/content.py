@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dayahead.memory.clicks import Clicks, Flags, Ints
+from dayahead.memory.clicks import Clicks, Columns, Flags, Floats32, Ints
 from dayahead.memory.evidence import CandidateBatch, Source
 from dayahead.memory.pairs import REACH
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.table import Columns, Floats32
 from dayahead.windows.items import ItemTable
 
 KINDS = ("last", "mean", "new")

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dayahead.core.columns import DAY
-from dayahead.memory.clicks import Clicks
+from dayahead.memory.clicks import Clicks, Floats32
 from dayahead.memory.items import ItemFeatures
-from dayahead.memory.table import Floats32, Sums
+from dayahead.memory.lookup import Sums
 
 N_VALUES = 16
 """A category is one-hot encoded by its value modulo this."""

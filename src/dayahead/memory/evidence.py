@@ -14,10 +14,11 @@ from torch import Tensor
 
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.memory.candidates import Proposal
-from dayahead.memory.clicks import Clicks, Flags, Floats
+from dayahead.memory.clicks import Clicks, Columns, Flags, Floats, Floats32
 from dayahead.memory.growth import Growth
+from dayahead.memory.lookup import Lookup, Moment, Sums
 from dayahead.memory.settings import HalfLife
-from dayahead.memory.table import Columns, DecayedTable, Floats32, Lookup, Moment, Sums
+from dayahead.memory.table import DecayedTable
 
 if TYPE_CHECKING:
     from dayahead.memory.content import Content

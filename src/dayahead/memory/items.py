@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dayahead.core.columns import N_RESERVED
-from dayahead.memory.clicks import Floats, Ints
+from dayahead.memory.clicks import Floats, Floats32, Ints
 from dayahead.memory.evidence import CandidateBatch, Memory, channels, of
 from dayahead.memory.growth import Growth
+from dayahead.memory.lookup import Moment
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.table import Floats32, Moment
 
 NEVER = np.iinfo(np.int64).min
 FIRST_WEIGHT = 0.05

@@ -15,19 +15,19 @@ from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.memory.attributes import AttributeMemory
 from dayahead.memory.candidates import Chooser
 from dayahead.memory.categories import CategoryMemory
-from dayahead.memory.clicks import Clicks, Flags, Ints
+from dayahead.memory.clicks import Clicks, Columns, Flags, Floats32, Ints
 from dayahead.memory.content import Content, ContentSource, NewItemSearch
 from dayahead.memory.context import context, context_names, past_context
 from dayahead.memory.evidence import CandidateBatch, CountMemory, Memory, Source, sums_of
 from dayahead.memory.growth import Growth
 from dayahead.memory.items import ItemFeatures, ItemMemory
+from dayahead.memory.lookup import Lookup, Moment, Sums
 from dayahead.memory.neighbours import SessionMemory
 from dayahead.memory.network import Network, NewItems
 from dayahead.memory.own import IS_OWN, OwnItems, PastItems
 from dayahead.memory.pairs import PairMemory
 from dayahead.memory.past import PastMemory
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.table import Columns, Floats32, Lookup, Moment, Sums
 from dayahead.windows.items import ItemTable
 
 _CLOCK, _SIZES = "clock", "sizes"

@@ -11,22 +11,15 @@ from torch import Tensor
 from dayahead.core.columns import N_RESERVED
 from dayahead.core.ragged import offsets_of
 from dayahead.memory.candidates import Proposal
-from dayahead.memory.clicks import Clicks, Floats, Ints
+from dayahead.memory.cells import Cells
+from dayahead.memory.clicks import Clicks, Columns, Floats, Floats32, Ints
 from dayahead.memory.compiled import compiled
 from dayahead.memory.evidence import CountMemory
 from dayahead.memory.growth import Growth
+from dayahead.memory.lookup import Lookup, Moment, one_level
 from dayahead.memory.selection import kth_lowest
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.table import (
-    LEVEL_RATIO,
-    Cells,
-    Columns,
-    Floats32,
-    Level,
-    Lookup,
-    Moment,
-    no_cells,
-)
+from dayahead.memory.table import LEVEL_RATIO
 
 N_LATEST, N_EARLIER, N_BEST, REACH = range(4)
 """Positions in the array of limits."""
@@ -196,8 +189,7 @@ class SessionMemory(CountMemory):
     def lookups(self, prefixes: Clicks, now: Moment) -> list[Lookup]:
         """Return a row for each prefix."""
         cells, ones = self.search(prefixes, now.time), np.ones((1, len(self.names)), np.float32)
-        levels = Level(cells, ones[0]), Level(no_cells(len(self.names)), ones[0])
-        return [Lookup(levels, cells.rows[:, None], ones)]
+        return [Lookup(one_level(cells), cells.rows[:, None], ones)]
 
     def propose(self, lookups: Sequence[Lookup]) -> list[Proposal]:
         """Propose the neighbours' items by plain similarity."""

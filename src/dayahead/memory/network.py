@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from dayahead.core.columns import N_RESERVED
+from dayahead.memory.clicks import Floats32
 from dayahead.memory.evidence import CandidateBatch, Source
-from dayahead.memory.table import Floats32
 
 NETWORK = "network.log_softmax"
 

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from dayahead.memory.clicks import Clicks
+from dayahead.memory.clicks import Clicks, Columns, Floats32
 from dayahead.memory.evidence import CandidateBatch, Source
 from dayahead.memory.pairs import REACH
-from dayahead.memory.table import Columns, Floats32
 
 _POSITIONS = ("is_known", "position", "is_last")
 """Whether a candidate is in the sequence; 1 / its position from the end; whether it is the last."""

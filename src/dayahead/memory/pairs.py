@@ -8,21 +8,14 @@ import numpy as np
 from dayahead.core.columns import N_RESERVED
 from dayahead.core.ragged import step_of_each
 from dayahead.memory.candidates import Proposal
-from dayahead.memory.clicks import Clicks, Flags, Floats, Ints
+from dayahead.memory.cells import Buffers, SortedCells
+from dayahead.memory.clicks import Clicks, Columns, Flags, Floats, Floats32, Ints
 from dayahead.memory.compiled import compiled
 from dayahead.memory.evidence import CountMemory, channels, log_share, middle, of
 from dayahead.memory.growth import Growth
+from dayahead.memory.lookup import Lookup, Moment, Sums
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.table import (
-    Buffers,
-    Columns,
-    DecayedTable,
-    Floats32,
-    Lookup,
-    Moment,
-    SortedCells,
-    Sums,
-)
+from dayahead.memory.table import DecayedTable
 
 KINDS = ("next", "first", "end", "forward", "backward")
 """What a channel counts of items a -> b:

@@ -6,8 +6,9 @@ from dayahead.core.columns import N_RESERVED
 from dayahead.memory.clicks import Clicks, Floats
 from dayahead.memory.evidence import CountMemory
 from dayahead.memory.growth import Growth
+from dayahead.memory.lookup import Lookup, Moment
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.table import DecayedTable, Lookup, Moment
+from dayahead.memory.table import DecayedTable
 
 
 class PastMemory(CountMemory):

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from dayahead.memory.clicks import Ints
+from dayahead.memory.clicks import Floats32, Ints
 from dayahead.memory.compiled import compiled
-from dayahead.memory.table import Floats32
 
 
 @compiled

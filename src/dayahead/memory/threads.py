@@ -1,4 +1,4 @@
-"""Work on parts in as many threads as the process has; compiled loops run side by side."""
+"""Work in several threads, in which compiled loops run side by side."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +32,14 @@ def in_threads(
             with phase(name):
                 results = [*pool.map(work, parts[start : start + n_threads])]
             yield from results
+
+
+def in_background(work: Callable[[], Result]) -> Callable[[], Result]:
+    """Start some work in a thread of its own, and return a function that waits for its result."""
+    pool = ThreadPoolExecutor(1)
+    result = pool.submit(work).result
+    pool.shutdown(wait=False)  # the thread ends with the work: a process may be forked later
+    return result
 
 
 @contextmanager

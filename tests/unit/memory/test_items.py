@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from dayahead.memory.growth import Growth
 from dayahead.memory.items import NEVER, ItemMemory
-from dayahead.memory.table import Moment
+from dayahead.memory.lookup import Moment
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
 from support.memory_models import SETTINGS, channel_of
 

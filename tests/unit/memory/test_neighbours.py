@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayahead.memory.growth import Growth
+from dayahead.memory.lookup import Moment
 from dayahead.memory.neighbours import SessionMemory
 from dayahead.memory.selection import highest, kth_lowest
-from dayahead.memory.table import Moment
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
 from support.memory_models import CONFIG, SETTINGS, counted
 

@@ -6,7 +6,10 @@ import torch
 from hypothesis import given
 
 from dayahead.core.ragged import offsets_of
-from dayahead.memory.table import Cells, DecayedTable, Level, Lookup, Moment
+from dayahead.memory import table as tables
+from dayahead.memory.cells import Cells, no_cells
+from dayahead.memory.lookup import Level, Lookup, Moment
+from dayahead.memory.table import DecayedTable
 from support.clicks import seeds
 
 A, B, C = 2, 3, 4
@@ -107,7 +110,7 @@ def test_every_prefix_reads_the_sums_of_its_rows(n_items, seed):
     weights *= 2.0 ** -np.arange(3, dtype=np.float32)[:, None]
     candidates = np.array([dice.permutation(n_items)[:4] for _ in range(7)], np.int32)
     ones = np.ones(2, np.float32)
-    levels = Level(cells, ones), Level(cells, 2 * ones)
+    levels = Level(cells, ones), Level(cells, 2 * ones), Level(no_cells(1), ones)
     sums = Lookup(levels, wanted, weights).sums(candidates, n_items)
     missing = np.zeros((2, n_items, 2), np.float32)
     known = np.concatenate([dense, missing])[wanted] * weights[:, None]
@@ -173,8 +176,8 @@ def test_two_levels_hold_what_one_does():
 def test_parts_of_a_window_do_not_rebuild_a_large_table_each_time(monkeypatch):
     """Ten parts of 10 cells beside 1,000: one rebuilding, which `compact` asks for."""
     rebuilt = []
-    compact = DecayedTable.compact
-    monkeypatch.setattr(DecayedTable, "compact", lambda self: rebuilt.append(compact(self)))
+    move = DecayedTable._move
+    monkeypatch.setattr(DecayedTable, "_move", lambda self: rebuilt.append(move(self)))
     table, at_once = DecayedTable((1.0,)), DecayedTable((1.0,))
     cells = [((A, column), [1.0]) for column in range(B, B + 1000)]
     for each in (table, at_once):
@@ -186,3 +189,44 @@ def test_parts_of_a_window_do_not_rebuild_a_large_table_each_time(monkeypatch):
     assert rebuilt == []
     add(at_once, [cell for part in range(10) for cell in cells[part::100]], elapsed=0.5)
     assert contents(table) == contents(at_once)
+
+
+@pytest.mark.parametrize("n_most", [None, 60])
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_move_in_the_background_changes_no_state(monkeypatch, is_live, n_most):
+    """Nor what is read meanwhile, but for rounding, where no cell goes."""
+    dice = np.random.default_rng(1)
+    waiting, moving = (DecayedTable((1.0, 4.0), is_live=is_live, n_most=n_most) for _ in range(2))
+    candidates, weights = np.arange(2, 14, dtype=np.int32)[None], np.ones((12, 2), np.float32)
+    were_moving = set()
+    for _ in range(60):
+        rows, columns = dice.integers(2, 14, (2, 100 if len(waiting) == 0 else 3))
+        values = dice.random((len(rows), 2)) + 1
+        for table, few in ((waiting, tables.FEW_CELLS), (moving, 0)):
+            with monkeypatch.context() as patch:
+                patch.setattr(tables, "FEW_CELLS", few)
+                table.add(rows, columns, values, 0.01)
+        assert len(waiting.recent.rows) == len(moving.recent.rows)
+        assert not len(waiting.moving.rows)
+        were_moving.add(len(moving.moving.rows) > 0)
+        found = [
+            table.lookup(candidates.astype(int), weights, Moment(0, since=0.5)).sums(candidates, 14)
+            for table in (waiting, moving)
+        ]
+        for each, other in zip(*found, strict=True):
+            assert n_most or each == pytest.approx(other, rel=1e-5)
+    assert were_moving == {True, False}
+    states = waiting.state_dict(), moving.state_dict()
+    assert all(torch.equal(states[0][name], states[1][name]) for name in DecayedTable.parts)
+
+
+def test_what_fails_in_the_background_is_raised_where_it_is_waited_for(monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(tables, "FEW_CELLS", 0)
+    monkeypatch.setattr(tables, "_joined", fail)
+    table = DecayedTable((1.0,))
+    add(table, [((A, B), [1])])
+    with pytest.raises(MemoryError):
+        table.compact()
