@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,19 +36,6 @@ class RankingModel:
     """Vocabulary indices, ascending."""
     popularity: Float[Tensor, " C"]
     """Scores of the candidates after a cold session whose options say `popularity`."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """S sessions to continue, encoded, none empty."""
-
-    sessions: Sessions
-    is_cold: NDArray[np.bool_]
-    """[S] the model knows no item of the session or of its past."""
-    is_unknown: NDArray[np.bool_]
-    """[E] for each event of the sessions: the model does not know the item."""
-    others: KnownValues
-    """Raw ids of these items, whose numbers follow the vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +102,17 @@ class Filter:
     """Options of each session."""
     named: Mapping[int, Named]
     """Items that options name, by `id` of the options."""
-    left_out: Mapping[int, Bool[Tensor, " C"]]
-    """Candidates that options leave out, by `id` of the options."""
     seen: tuple[NDArray[np.int64], NDArray[np.int64]]
     """Session and candidate of each item to leave out because it was seen."""
     candidates: Int[Tensor, " C"]
-    available: "Available | None" = None
+    available: Available | None
     """Which items are available when; None: all, always."""
+
+    @cached_property
+    def left_out(self) -> dict[int, Bool[Tensor, " C"]]:
+        """Candidates that options leave out, by `id` of the options."""
+        items = self.candidates.numpy()
+        return {key: torch.from_numpy(each.is_left_out(items)) for key, each in self.named.items()}
 
     def __call__(self, scores: Float[Tensor, "B C"], rows: NDArray[np.int64]) -> Tensor:
         """Replace the scores of candidates that a session may not get by -inf."""
@@ -155,13 +147,23 @@ class Filter:
         return scores
 
 
-def rank_sessions(model: RankingModel, asked: Asked, allowed: Filter) -> Ranked:
+def rank_sessions(
+    model: RankingModel, sessions: Sessions, is_cold: NDArray[np.bool_], allowed: Filter
+) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
     """Rank the candidates after each session; batches hold sessions of similar length.
+
+    Args:
+        model: scorer and candidates.
+        sessions: S sessions to continue, encoded, none empty.
+        is_cold: [S] the model knows no item of the session or of its past.
+        allowed: the candidates of each session, and its options.
+
+    Returns:
+        `items`, `scores` and `counts` of `Ranked`.
 
     Raises:
         ScoreError: a score is NaN or infinite.
     """
-    sessions, is_cold = asked.sessions, asked.is_cold
     cold_start = np.array([each.cold_start for each in allowed.options])
     longest = int(sessions.lengths.max())
     # Items of the session that are no candidates may be recommended too.
@@ -191,7 +193,7 @@ def rank_sessions(model: RankingModel, asked: Asked, allowed: Filter) -> Ranked:
         columns, scores = top_columns(allowed(model.popularity.expand(len(rows), -1), rows), k)
         keep(rows, model.candidates[columns], scores)
     best = np.s_[:, : counts.max(initial=0)]
-    return Ranked(items[best], highest[best], counts, is_cold, asked.is_unknown, asked.others)
+    return items[best], highest[best], counts
 
 
 def _batches(rows: NDArray[np.int64], sessions: Sessions, size: int) -> list[NDArray[np.int64]]:

@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import torch
-from jaxtyping import Bool
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
@@ -25,14 +23,7 @@ from dayahead.features.session_encoder import SessionEncoder
 from dayahead.features.vocabulary import KnownValues
 from dayahead.model.checkpoint import StoredModel, load_model
 from dayahead.serve.known_items import KnownItems
-from dayahead.serve.ranking import (
-    Asked,
-    Filter,
-    Named,
-    Ranked,
-    RankingModel,
-    rank_sessions,
-)
+from dayahead.serve.ranking import Filter, Named, Ranked, RankingModel, rank_sessions
 from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.raw_values import item_id, read_events_csv, typed_column
 from dayahead.serve.request import ColdStart, ItemIds, Options
@@ -194,16 +185,21 @@ class Recommender:
         is_left_out = excludes[rows] & (columns >= 0)
         seen = rows[is_left_out], columns[is_left_out]
         others = self._others(sessions, is_unknown)
-        named = self._named(options, others)
-        left_out = {key: self._left_out(each) for key, each in named.items()}
+        # By id, because options hold lists or arrays, which cannot be hashed.
+        named = {
+            key: self.named(each, others)
+            for key, each in {id(each): each for each in options}.items()
+            if each.allow is not None or each.where or len(each.deny)
+        }
         encoded = self._encoded(sessions.without_empty(self.now), others)
         # Only what the model reads counts: events after the session's start are no past of it.
         is_read = ~self.is_unknown(encoded.columns[ITEM_ID].numpy())
         read = np.bincount(row_of_each(encoded.lengths.numpy())[is_read], minlength=len(sessions))
-        asked = Asked(encoded, read == 0, is_unknown, others)
+        is_cold = read == 0
         available = self.known_items.available(sessions, self.now)
-        allowed = Filter(options, named, left_out, seen, self._ranking.candidates, available)
-        return rank_sessions(self._ranking, asked, allowed)
+        allowed = Filter(options, named, seen, self._ranking.candidates, available)
+        found = rank_sessions(self._ranking, encoded, is_cold, allowed)
+        return Ranked(*found, is_cold, is_unknown, others)
 
     def listed(self, found: Ranked) -> list[list[Recommendation]]:
         """Return the raw ids and scores of each session's items."""
@@ -227,31 +223,27 @@ class Recommender:
         items = sessions.events[ITEM_ID].filter(pa.array(is_unknown)).cast(type_)
         return KnownValues(items.unique().drop_null())
 
-    def _named(self, options: Sequence[Options], others: KnownValues) -> dict[int, Named]:
-        """Return the items that each of the options names, if any, by `id` of the options."""
+    def named(self, options: Options, others: KnownValues | None = None) -> Named:
+        """Return the items that options name; those of `others` are numbered, too.
 
-        def allowed(options: Options) -> NDArray[np.int32] | None:
-            given = None if options.allow is None else numbers(options.allow)
-            if not options.where:
-                return given
-            found = self.known_items.matching(options.where)
-            return found if given is None else np.intersect1d(found, given)
+        Raises:
+            ConfigError: the model does not know an attribute in `where`.
+            DataError: an id is not of the data set's type.
+        """
 
         def numbers(items: ItemIds | pa.Array) -> NDArray[np.int32]:
             typed = items if isinstance(items, pa.Array) else self.item_column(items)
-            found = self.encoder.item_numbers(pa.chunked_array([typed]), others)
+            ids = pa.chunked_array([typed])
+            encoder = self.encoder
+            found = encoder.item_numbers(ids, others) if others else encoder.item_indices(ids)
             return np.asarray(found[found != UNKNOWN])
 
-        # By id, because options hold lists or arrays, which cannot be hashed.
-        return {
-            id(each): Named(allowed(each), numbers(each.deny))
-            for each in {id(each): each for each in options}.values()
-            if each.allow is not None or each.where or len(each.deny)
-        }
-
-    def _left_out(self, named: Named) -> Bool[Tensor, " C"]:
-        """Return the candidates that options naming these items leave out."""
-        return torch.from_numpy(named.is_left_out(self.stored.candidates))
+        deny = numbers(options.deny)
+        allow = None if options.allow is None else numbers(options.allow)
+        if options.where:
+            found = self.known_items.matching(options.where)
+            allow = found if allow is None else np.intersect1d(found, allow)
+        return Named(allow, deny)
 
     def explain(
         self, events: pa.Table, items: Sequence[int | str], past: pa.Table | None = None

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import torch
-from jaxtyping import Bool, Float, Float32, Int
+from jaxtyping import Float, Float32, Int
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -84,7 +84,7 @@ class SimilarItems:
         """
         scorer = self._by_pairs if self.kind(by) == "pairs" else self._by_vectors
         indices = self._known_indices(items)
-        is_out = self._left_out(options)
+        is_out = torch.from_numpy(self.recommender.named(options).is_left_out(self._candidates))
         n_rows = rows_per_chunk(len(self._candidates), SCORES_MIB)
         found: list[list[Recommendation]] = []
         for start in range(0, len(indices), n_rows):
@@ -130,23 +130,6 @@ class SimilarItems:
             f"item {item}: the model does not know it; "
             f"{suggestion or 'expected an id of the data set, such as ' + ', '.join(texts[:2])}"
         )
-
-    def _left_out(self, options: Options) -> Bool[Tensor, " C"]:
-        """Return which candidates the options leave out."""
-
-        def has(items: ItemIds | pa.Array) -> NDArray[np.bool_]:
-            typed = items if isinstance(items, pa.Array) else self.recommender.item_column(items)
-            named = self.recommender.encoder.item_indices(pa.chunked_array([typed]))
-            return np.isin(self._candidates, named)
-
-        is_out = has(options.deny)
-        if options.allow is not None:
-            is_out |= ~has(options.allow)
-        if options.where:
-            is_out |= ~np.isin(
-                self._candidates, self.recommender.known_items.matching(options.where)
-            )
-        return torch.from_numpy(is_out)
 
     @cached_property
     def _candidates(self) -> NDArray[np.int32]:
