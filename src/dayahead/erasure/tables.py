@@ -5,8 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
 
 from dayahead.core.columns import SESSION_ID, USER_ID
 
@@ -37,32 +36,14 @@ def rows_of(path: Path, column: str, values: Collection[str]) -> pa.Table | None
         UnreadableTableError: the file cannot be read.
     """
     wanted = pa.array(sorted(values), pa.string())
-    found = []
     try:
-        for batch in _batches(path, column):
-            ids = batch.cast(pa.schema([(name, pa.string()) for name in batch.schema.names]))
-            found.append(ids.filter(pc.is_in(ids[column], wanted)))
-    except (OSError, pa.ArrowException, LookupError) as error:
+        with path.open("rb") as file:
+            is_parquet = file.read(len(_PARQUET)) == _PARQUET
+        table = ds.dataset(path, format="parquet" if is_parquet else "arrow")
+        names = [name for name in (USER_ID, SESSION_ID) if name in table.schema.names]
+        if column not in names:
+            return None
+        ids = {name: ds.field(name).cast(pa.string()) for name in names}
+        return table.to_table(ids, filter=ids[column].isin(wanted))
+    except (OSError, pa.ArrowException) as error:
         raise UnreadableTableError(path) from error
-    return pa.concat_tables(found) if found else None
-
-
-def _batches(path: Path, column: str) -> Iterator[pa.Table]:
-    """Yield the columns of ids, some rows at a time."""
-    with path.open("rb") as file:
-        is_parquet = file.read(len(_PARQUET)) == _PARQUET
-    if is_parquet:
-        parquet = pq.ParquetFile(path)
-        names = parquet.schema_arrow.names
-        if column in names:
-            wanted = [name for name in (USER_ID, SESSION_ID) if name in names]
-            for batch in parquet.iter_batches(columns=wanted):
-                yield pa.Table.from_batches([batch])
-        return
-    with pa.memory_map(str(path)) as source:
-        arrow = pa.ipc.open_file(source)
-        names = arrow.schema.names
-        if column in names:
-            wanted = [name for name in (USER_ID, SESSION_ID) if name in names]
-            for number in range(arrow.num_record_batches):
-                yield pa.Table.from_batches([arrow.get_batch(number).select(wanted)])
