@@ -4,7 +4,6 @@ The time of a clock never goes back.
 """
 
 import time
-from abc import ABC, abstractmethod
 from typing import Literal
 
 Kind = Literal["wall", "events"]
@@ -12,8 +11,11 @@ MOST_AHEAD = 60_000_000
 """Microseconds by which the clock of a client may be ahead of the service's."""
 
 
-class Clock(ABC):
-    """A time that only grows, in microseconds since 1970."""
+class Clock:
+    """The machine's clock, in microseconds since 1970.
+
+    When that is set back, the time stands still until it has caught up.
+    """
 
     follows_events = False
     """Whether the time is that of the newest event."""
@@ -26,32 +28,16 @@ class Clock(ABC):
         self._latest = max(self._latest, until)
         return self._latest
 
-    @abstractmethod
-    def now(self) -> int:
-        """Return the time."""
-
-    @abstractmethod
-    def arrival(self, happened: int) -> int:
-        """Return the time at which an event arrives that happened at some time."""
-
-    @abstractmethod
-    def latest_possible(self) -> int:
-        """Return the latest time that an event may have."""
-
-
-class WallClock(Clock):
-    """The machine's clock; when that is set back, the time stands still until it has caught up."""
-
     def now(self) -> int:
         """Return the time."""
         return self.advance(time.time_ns() // 1000)
 
     def arrival(self, happened: int) -> int:
-        """Return the time."""
+        """Return the time at which an event arrives that happened at some time."""
         return self.now()
 
     def latest_possible(self) -> int:
-        """Return the latest time that the clock of a client may show."""
+        """Return the latest time that an event may have: what a client's clock may show."""
         return self.now() + MOST_AHEAD
 
 
@@ -75,4 +61,4 @@ class EventClock(Clock):
 
 def clock_of(kind: Kind) -> Clock:
     """Return a clock by the name of its kind."""
-    return EventClock() if kind == "events" else WallClock()
+    return EventClock() if kind == "events" else Clock()

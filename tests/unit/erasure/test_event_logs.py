@@ -13,7 +13,7 @@ from dayahead.core.files import write_parquet
 from dayahead.dataset.schema import load_dataset
 from dayahead.erasure.forget import forget
 from dayahead.erasure.holdings import Holding
-from dayahead.live.clock import EventClock, WallClock
+from dayahead.live.clock import Clock, EventClock
 from dayahead.live.event import Event
 from dayahead.live.list_log import DEFAULT_LISTS, LISTS, ListLog
 from dayahead.live.sqlite_log import SqliteLog
@@ -106,7 +106,7 @@ def test_tables_without_users_are_searched_for_sessions_of_a_log(shop, service):
 
 def test_lists_of_the_users_and_of_their_sessions_go_too(shop, service):
     service().append([event(1, "a", "user-000")])
-    lists = ListLog(shop / DEFAULT_LISTS, WallClock(), 1000)
+    lists = ListLog(shop / DEFAULT_LISTS, Clock(), 1000)
     for session, user in (("a", None), ("b", "user-000"), ("downloaded", None), ("c", "user-001")):
         lists.add(session, user, "A", "m", ["secret" if session != "c" else "other"])
     lists.close()

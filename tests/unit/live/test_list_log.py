@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from dayahead.core.errors import DataError
-from dayahead.live.clock import EventClock, WallClock
+from dayahead.live.clock import Clock, EventClock
 from dayahead.live.list_log import LISTS, N_LOGGED, ListLog
 from support.waiting import wait_until
 
@@ -42,7 +42,7 @@ def test_lists_are_on_disk_when_it_is_closed(path):
 
 @pytest.mark.long
 def test_they_are_written_soon_and_only_the_best_items(path):
-    log = ListLog(path, WallClock(), 3600)
+    log = ListLog(path, Clock(), 3600)
     log.add("s", None, "A", "m", [*range(100)])
     wait_until(lambda: len(rows(path)) == 1)
     log.close()
@@ -50,7 +50,7 @@ def test_they_are_written_soon_and_only_the_best_items(path):
 
 
 def test_several_services_write_one_file(path):
-    logs = [ListLog(path, WallClock(), 3600) for _ in range(2)]
+    logs = [ListLog(path, Clock(), 3600) for _ in range(2)]
     for number in range(10):
         logs[number % 2].add(f"s{number}", None, "A", "m", [1])
     for log in logs:
@@ -62,7 +62,7 @@ def test_what_is_too_much_or_cannot_be_written_is_counted(path, monkeypatch, cap
     monkeypatch.setattr("dayahead.live.list_log.MOST_WAITING", 2)
     monkeypatch.setattr("dayahead.live.list_log.WRITE_SECONDS", 1000)
     lost = []
-    log = ListLog(path, WallClock(), 3600)
+    log = ListLog(path, Clock(), 3600)
     log.on_lost = lost.append
     # The thread holds the first one, and waits for others.
     log.add("s", None, "A", "m", [1])
@@ -103,5 +103,5 @@ def test_another_file_is_refused_and_left(path, content):
         path.write_bytes(content)
     before = path.read_bytes()
     with pytest.raises(DataError, match=r"lists\.sqlite: expected a log of lists .*; move the fi"):
-        ListLog(path, WallClock(), 3600)
+        ListLog(path, Clock(), 3600)
     assert path.read_bytes() == before

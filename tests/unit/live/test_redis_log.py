@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from dayahead.core.errors import ConfigError, UnreachableError
-from dayahead.live.clock import EventClock, WallClock
+from dayahead.live.clock import Clock, EventClock
 from dayahead.live.event import Event
 from support.event_logs import opened_logs
 from support.redis_servers import running_redis
@@ -61,7 +61,7 @@ def test_all_services_get_all_events_once_in_one_order(opened):
 
 
 def test_the_time_of_arrival_is_that_of_the_server(opened):
-    log = opened(WallClock())
+    log = opened(Clock())
     before = log.complete_until()
     log.append([event(1, 5)])
     after = log.complete_until()
@@ -76,7 +76,7 @@ def test_the_time_of_arrival_is_that_of_the_server(opened):
 
     thread = threading.Thread(target=settle)
     thread.start()
-    other = opened(WallClock())
+    other = opened(Clock())
     for n in range(200):
         other.append([event(f"more {n}")])
     thread.join()
@@ -97,7 +97,7 @@ def test_more_is_read_than_at_once(opened, monkeypatch):
 
 
 def test_old_events_are_removed_by_arrival(opened):
-    log = opened(WallClock())
+    log = opened(Clock())
     log.append([event(1)])
     until = log.complete_until() + 1000
     while log.complete_until() < until:

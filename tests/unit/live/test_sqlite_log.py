@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from dayahead.core.errors import BusyError, DataError
-from dayahead.live.clock import EventClock, WallClock
+from dayahead.live.clock import Clock, EventClock
 from dayahead.live.event import Event
 from dayahead.live.sqlite_log import PRUNED_AT_ONCE, SqliteLog
 from support.event_logs import opened_logs
@@ -59,7 +59,7 @@ def test_an_event_that_is_sent_again_counts_once(opened):
 def test_the_clock_of_the_machine_does_not_go_back(opened, monkeypatch):
     times = iter([100_000, 50_000, 200_000])
     monkeypatch.setattr("dayahead.live.clock.time.time_ns", lambda: next(times))
-    log = opened(WallClock())
+    log = opened(Clock())
     log.append([event(1), event(2), event(3)])
     assert [each.arrived for each in log.delivered] == [100, 100, 200]
 

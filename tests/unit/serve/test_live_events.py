@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 from starlette.testclient import TestClient
 
-from dayahead.live.clock import WallClock
+from dayahead.live.clock import Clock
 from dayahead.live.live_model import LiveModel
 from dayahead.serve.event_file import EventFile
 from dayahead.serve.http import create_app
@@ -184,7 +184,7 @@ def test_a_further_field_that_is_meant_to_be_another_is_refused(live, name, mean
 
 
 def test_events_of_the_future_are_refused(models, tmp_path):
-    with live_client(models, tmp_path / "events.sqlite", WallClock()) as live:
+    with live_client(models, tmp_path / "events.sqlite", Clock()) as live:
         status, taken = live.send(event("a", 1, "") | {"event_time": "2199-01-01"})
     assert status == 422
     assert "in the future" in taken["refused"][0]["error"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from dayahead.core.errors import ConfigError, ScoreError
-from dayahead.live.clock import WallClock
+from dayahead.live.clock import Clock
 from dayahead.live.list_log import LISTS, N_LOGGED, ListLog
 from dayahead.serve.http import create_app
 from dayahead.serve.model_source import ModelSource
@@ -48,7 +48,7 @@ def test_each_model_has_a_share(share):
 def logged(saved_model, tmp_path):
     """Client of a service of two models, and a function that closes it and returns its lists."""
     path = tmp_path / "live" / "lists.sqlite"
-    lists = ListLog(path, WallClock(), 3600)
+    lists = ListLog(path, Clock(), 3600)
     sources = [ModelSource(saved_model(name)) for name in ("transitions", "gpt2")]
     trial = Trial(sources[1], 0.5)
     service = Service(sources[0], "popularity", 0.05, trial=trial, lists=lists)
