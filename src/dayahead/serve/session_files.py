@@ -137,15 +137,15 @@ class SessionFile:
         ids = rows[SESSION_ID]
         # Missing text is empty in a CSV.
         if ids.null_count or (self._parquet is None and pc.any(pc.equal(ids, "")).as_py()):
-            raise DataError(f"{self.path}: a row has no session_id; expected one in each row")
+            raise DataError("a row has no session_id; expected one in each row")
         return rows
 
     def _of_events(self, rows: pa.Table, starts: NDArray[np.int64], repeats: "_Repeats") -> Part:
         ids = rows[SESSION_ID].take(pa.array(starts)).combine_chunks()
         if (again := repeats.first_of(ids)) is not None:
             raise DataError(
-                f"{self.path}: the rows of session {again} are not next to each other; sort the "
-                f"file by session_id"
+                f"the rows of session {again} are not next to each other; sort the file by "
+                f"session_id"
             )
         events = self._typed({name: rows[name] for name in self._names[1:]})
         return self._part(ids, events, np.append(starts, len(rows)))
@@ -155,9 +155,7 @@ class SessionFile:
         for name in self._names[1:]:
             column = rows[name].combine_chunks()
             if not _is_list(column.type):
-                raise DataError(
-                    f"{self.path}: {name} is {column.type}; expected lists, as in item_id"
-                )
+                raise DataError(f"{name} is {column.type}; expected lists, as in item_id")
             lists[name] = column.cast(pa.list_(column.type.value_type))
         lengths = lists[ITEM_ID].value_lengths().fill_null(0).to_numpy()
         for name, column in lists.items():
@@ -165,8 +163,8 @@ class SessionFile:
             if is_other.any():
                 session = rows[SESSION_ID][int(np.flatnonzero(is_other)[0])]
                 raise DataError(
-                    f"{self.path}: session {session}: {name} has another number of values than "
-                    f"item_id; expected one for each event"
+                    f"session {session}: {name} has another number of values than item_id; "
+                    f"expected one for each event"
                 )
         flat = {name: pa.chunked_array([column.flatten()]) for name, column in lists.items()}
         offsets = offsets_of(lengths)
@@ -178,11 +176,8 @@ class SessionFile:
         cast = cast_csv_column if is_csv else cast_column
         for name, column in columns.items():
             if name == EVENT_TIME and not (is_csv or pa.types.is_timestamp(column.type)):
-                raise DataError(f"{self.path}: event_time is {column.type}; expected a timestamp")
-            try:
-                typed[name] = cast(name, column, self._types[name])
-            except DataError as error:
-                raise DataError(f"{self.path}: {error}") from None
+                raise DataError(f"event_time is {column.type}; expected a timestamp")
+            typed[name] = cast(name, column, self._types[name])
         if EVENT_TIME not in typed:
             n_events = len(typed[ITEM_ID])
             typed[EVENT_TIME] = pa.array(np.full(n_events, self._end)).cast(TIMESTAMP)
@@ -190,16 +185,16 @@ class SessionFile:
 
     def _part(self, ids: pa.Array, events: pa.Table, offsets: NDArray[np.int64]) -> Part:
         sessions = RawSessions(events, offsets)
-        try:
-            sessions.check_times(ids)
-        except DataError as error:
-            raise DataError(f"{self.path}: {error}") from None
+        sessions.check_times(ids)
         return Part(ids, sessions)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
+        """Raise DataError with the file's path."""
         try:
             yield
+        except DataError as error:
+            raise DataError(f"{self.path}: {error}") from None
         except (pa.ArrowException, FileNotFoundError, IsADirectoryError) as error:
             raise DataError(
                 f"{self.path}: cannot be read as sessions ({error}); expected the columns "
