@@ -5,7 +5,6 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 
 from dayahead.core.columns import SECOND
 from dayahead.live.clock import Clock
@@ -27,14 +26,6 @@ WAITING = 100_000
 """Events that may wait to be written."""
 RETRY_SECONDS = 5
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class CountedModel:
-    """A loaded model that has counted the log up to some event."""
-
-    model: LiveModel
-    version: str
 
 
 class LiveFeed:
@@ -64,7 +55,7 @@ class LiveFeed:
         self._files = files
         self._metrics = metrics
         self._writing: MicroBatches[list[Event], list[bool]] | None = None
-        self._in_use: dict[str, tuple[CountedModel, LoadedModel]] = {}
+        self._in_use: dict[str, tuple[LiveModel, LoadedModel]] = {}
         """By variant, the model in use and what it recommends as of its last tick."""
         events.deliver = self._deliver
         self._retry_at = 0.0
@@ -72,7 +63,7 @@ class LiveFeed:
         self._broken: set[str] = set()
         """Variants of which a count has failed: the service must be started again."""
 
-    def follow(self, loaded: LoadedModel) -> CountedModel:
+    def follow(self, loaded: LoadedModel) -> LiveModel:
         """Let a model that has been loaded count the log so far; the model in use goes on.
 
         Raises:
@@ -84,7 +75,7 @@ class LiveFeed:
         self._catch_up(model)
         n_clicks = model.advance(until)
         log.info("model %s has counted %d clicks of the log", loaded.version, n_clicks)
-        return CountedModel(model, loaded.version)
+        return model
 
     def _catch_up(self, model: LiveModel) -> None:
         for event in self._events.read(model.position):
@@ -95,8 +86,7 @@ class LiveFeed:
 
         They are on disk, so a model that cannot take them does not refuse them.
         """
-        for variant, (counted, _) in self._in_use.items():
-            model = counted.model
+        for variant, (model, _) in self._in_use.items():
             try:
                 if variant not in self._broken:
                     model.deliver([each for each in events if each.position > model.position])
@@ -105,18 +95,16 @@ class LiveFeed:
 
     def _break(self, variant: str) -> None:
         """Stop counting with a model that is in no state of any tick."""
-        log.exception("model %s counts no clicks: start the service again", self._version(variant))
+        version = self._used(variant)[1].version
+        log.exception("model %s counts no clicks: start the service again", version)
         self._broken.add(variant)
 
-    def _version(self, variant: str) -> str:
-        return self._used(variant)[0].version
-
-    def switch_to(self, counted: CountedModel, variant: str = A) -> LoadedModel:
+    def switch_to(self, model: LiveModel, version: str, variant: str) -> LoadedModel:
         """Answer with a model from now on; return it."""
-        until = self._last_tick(counted.model)
+        until = self._last_tick(model)
         with self._events.paused():
-            self._catch_up(counted.model)
-            found = self._counted(counted, until, variant)
+            self._catch_up(model)
+            found = self._counted(model, version, until, variant)
         self._broken.discard(variant)
         return found
 
@@ -125,32 +113,32 @@ class LiveFeed:
         for variant in [each for each in self._in_use if each not in self._broken]:
             self.current(variant)
 
-    def current(self, variant: str = A) -> LoadedModel:
+    def current(self, variant: str) -> LoadedModel:
         """Return the model as of the last tick, once it has counted the clicks before that.
 
         Raises:
             RuntimeError: it has failed to count some clicks before.
         """
-        counted, current = self._used(variant)
+        model, current = self._used(variant)
         if variant in self._broken:
             raise RuntimeError(
-                f"model {counted.version} could not count clicks: the service must be started again"
+                f"model {current.version} could not count clicks: the service must be started again"
             )
-        until = self._last_tick(counted.model)
-        if until <= counted.model.now:
+        until = self._last_tick(model)
+        if until <= model.now:
             return current
         try:
-            return self._counted(counted, until, variant)
+            return self._counted(model, current.version, until, variant)
         except Exception:
             self._break(variant)
             raise
 
-    def _counted(self, counted: CountedModel, until: int, variant: str) -> LoadedModel:
+    def _counted(self, model: LiveModel, version: str, until: int, variant: str) -> LoadedModel:
         """Let a model count the clicks before a tick, and answer with it from now on."""
-        start, model = time.perf_counter(), counted.model
+        start = time.perf_counter()
         n_clicks = model.advance(until)
-        found = LoadedModel(LiveRecommender.at_tick(model), counted.version)
-        self._in_use[variant] = counted, found
+        found = LoadedModel(LiveRecommender(model.stored(), live=model), version)
+        self._in_use[variant] = model, found
         self._metrics.ticks.observe(time.perf_counter() - start)
         if variant == A:
             self._show(model, n_clicks)
@@ -159,9 +147,9 @@ class LiveFeed:
     def _show(self, model: LiveModel, n_clicks: int) -> None:
         self._metrics.clicks.inc(n_clicks)
         self._metrics.counted_until.set(model.now / SECOND)
-        held = {"sessions": len(model.sessions), "new_items": model.n_new_items}
-        for name, number in (held | {"pairs": model.n_pairs}).items():
-            self._metrics.live.labels(name).set(number)
+        self._metrics.live.labels("sessions").set(len(model.sessions))
+        self._metrics.live.labels("new_items").set(model.n_new_items)
+        self._metrics.live.labels("pairs").set(model.n_pairs)
 
     def _last_tick(self, model: LiveModel) -> int:
         return max(self._complete_until() // model.tick * model.tick, model.now)
@@ -185,9 +173,9 @@ class LiveFeed:
     @property
     def counted_until(self) -> str:
         """The last tick, in ISO 8601."""
-        return shown_time(self._used()[0].model.now)
+        return shown_time(self._used()[0].now)
 
-    def _used(self, variant: str = A) -> tuple[CountedModel, LoadedModel]:
+    def _used(self, variant: str = A) -> tuple[LiveModel, LoadedModel]:
         assert variant in self._in_use, "no model is in use yet"
         return self._in_use[variant]
 
@@ -198,7 +186,7 @@ class LiveFeed:
             OSError: they could not be written.
             Overloaded: too many wait to be written.
         """
-        model, writing = self._used()[0].model, self._writing
+        model, writing = self._used()[0], self._writing
         assert writing is not None, "ingest() outside of running()"
         between = model.start - model.gap, self._clock.latest_possible()
         readers = {
@@ -211,13 +199,9 @@ class LiveFeed:
         if good:
             self._metrics.lag.set((self._clock.now() - good[-1].time) / SECOND)
         taken = IngestResult(sum(is_new), len(good) - sum(is_new), refused)
-        counts = {
-            "accepted": taken.accepted,
-            "duplicate": taken.duplicates,
-            "refused": len(refused),
-        }
-        for name, number in counts.items():
-            self._metrics.events.labels(name).inc(number)
+        self._metrics.events.labels("accepted").inc(taken.accepted)
+        self._metrics.events.labels("duplicate").inc(taken.duplicates)
+        self._metrics.events.labels("refused").inc(len(refused))
         return taken
 
     @contextlib.asynccontextmanager
@@ -249,7 +233,7 @@ class LiveFeed:
 
     def prune(self) -> None:
         """Remove the events that no model needs, and that have been kept long enough."""
-        models = [counted.model for counted, _ in self._in_use.values()]
+        models = [model for model, _ in self._in_use.values()]
         # A session that was running at a model's start goes on: its events are needed for a gap.
         needed = [each.start - max(self._keep, each.gap) for each in models]
         until = min(*needed, self._clock.now() - self._keep)

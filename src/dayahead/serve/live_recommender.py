@@ -19,14 +19,12 @@ from dayahead.train.batches import Sessions
 
 @dataclass(frozen=True)
 class LiveRecommender(Recommender):
-    """The model's `stored` state of a tick; its recommendations are those of evaluation there."""
+    """Recommends as of the last tick that `live` has counted, until it counts the next one.
+
+    `stored` is its state of that tick; the recommendations are those of evaluation there.
+    """
 
     live: LiveModel = field(kw_only=True)
-
-    @classmethod
-    def at_tick(cls, live: LiveModel) -> "LiveRecommender":
-        """Recommend as of the last tick that was counted, until the next one is."""
-        return cls(live.stored(), live=live)
 
     @cached_property
     def now(self) -> int:  # type: ignore[override]

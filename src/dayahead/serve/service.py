@@ -84,7 +84,7 @@ class Service:
         for variant, each in self._sources.items():
             model = each.load()
             if self.feed is not None:
-                model = self.feed.switch_to(self.feed.follow(model), variant)
+                model = self.feed.switch_to(self.feed.follow(model), model.version, variant)
             self._use(variant, model)
         if lists is not None:
             lists.on_lost = self.metrics.lists.labels("lost").inc
@@ -264,7 +264,7 @@ class Service:
         """Let a new model count the log, and answer with it."""
         try:
             counted = await asyncio.to_thread(feed.follow, found)
-            return await batches.between(partial(feed.switch_to, counted, variant))
+            return await batches.between(partial(feed.switch_to, counted, found.version, variant))
         except ConfigError:  # it counts no clicks
             raise
         except Exception:

@@ -167,7 +167,7 @@ def test_a_model_on_trial_that_fails_to_count_leaves_its_sessions_to_the_other(
         live_client(a, tmp_path / "a.sqlite") as alone,
         live_client(a, tmp_path / "both.sqlite", trial=trial) as both,
     ):
-        broken = both.service.feed._in_use[B][0].model
+        broken = both.service.feed._in_use[B][0]
         receive = LiveModel._receive
         monkeypatch.setattr(
             LiveModel, "_receive", lambda own, *new: fail() if own is broken else receive(own, *new)
@@ -192,7 +192,7 @@ def test_a_model_on_trial_that_cannot_take_an_event_does_not_refuse_it(
     events = events_of(windows, 2)[:3]
     trial = Trial(ModelSource(b), 0.999)
     with live_client(a, tmp_path / "both.sqlite", trial=trial) as both:
-        broken = both.service.feed._in_use[B][0].model
+        broken = both.service.feed._in_use[B][0]
         monkeypatch.setattr(broken, "deliver", fail)
         for event in events:
             assert both.send(event)[0] == 202
