@@ -1,6 +1,8 @@
-"""The item vectors of a saved network as a table, for an index of nearest neighbours."""
+"""The item vectors of a saved network: a table, and an index of nearest neighbours by faiss."""
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +13,15 @@ from dayahead.core.columns import INDEX, ITEM_ID, N_RESERVED, VALUE
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import folder_written_whole, write_json, write_parquet
 from dayahead.model.embeddings import VECTOR
-from dayahead.serve import vector_index
 from dayahead.serve.export import DESCRIPTION, check_replaceable
 from dayahead.serve.recommender import Recommender
 
-FILE = "vectors.parquet"
+FILE: Final = "vectors.parquet"
+INDEX_FILE: Final = "index.faiss"
+N_LINKS: Final = 32
+"""Neighbours that each item is linked with (M); twice as many in the lowest layer."""
+BREADTH: Final = 200
+"""Candidates that are kept while links or neighbours are looked for (efConstruction, efSearch)."""
 
 
 def export_vectors(models: Path, folder: Path, *, with_index: bool = False) -> Path:
@@ -39,7 +45,7 @@ def export_vectors(models: Path, folder: Path, *, with_index: bool = False) -> P
         ModelFileError: the model is damaged.
     """
     if with_index:
-        vector_index.load_faiss()  # before the model, which takes longer
+        load_faiss()  # before the model, which takes longer
     check_replaceable(folder)
     recommender = Recommender.load(models)
     config, network = recommender.stored.config, recommender.stored.model.network
@@ -59,9 +65,9 @@ def export_vectors(models: Path, folder: Path, *, with_index: bool = False) -> P
     with folder_written_whole(folder) as aside:
         write_parquet(aside / FILE, _table(recommender, candidates, vectors.numpy(), about))
         if with_index:
-            vector_index.write_index(aside / vector_index.FILE, candidates, vectors.numpy())
+            write_index(aside / INDEX_FILE, candidates, vectors.numpy())
         write_json(aside / DESCRIPTION, description | {"similarity": "cosine"})
-    return folder / (vector_index.FILE if with_index else FILE)
+    return folder / (INDEX_FILE if with_index else FILE)
 
 
 def _table(
@@ -84,3 +90,44 @@ def _table(
         pa.ListArray.from_arrays(offsets, vectors.ravel()),
     ]
     return pa.table(columns, schema=schema)
+
+
+def load_faiss() -> Any:  # noqa: ANN401
+    """Import faiss.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        return import_module("faiss")
+    except ImportError:
+        raise ConfigError(
+            "export: --format hnsw needs the package faiss-cpu: pip install 'dayahead[hnsw]'; or "
+            "export --format vectors"
+        ) from None
+
+
+def write_index(path: Path, items: NDArray[np.int32], vectors: NDArray[np.float32]) -> None:
+    """Write an index that finds items by the cosine of their vectors.
+
+    Hierarchical navigable small worlds (Malkov and Yashunin 2020). It holds the vectors in unit
+    length, so that the inner products that it returns are cosines if the query has it too. The file
+    is faiss' own (`faiss.read_index`). With one thread (OMP_NUM_THREADS=1) its bytes are the same
+    each time; links may differ otherwise.
+
+    Args:
+        path: of the file to write.
+        items: [N] catalogue indices, which the index returns.
+        vectors: [N, D].
+
+    Raises:
+        ConfigError: faiss is not installed.
+    """
+    faiss = load_faiss()
+    graph = faiss.IndexHNSWFlat(vectors.shape[1], N_LINKS, faiss.METRIC_INNER_PRODUCT)
+    graph.hnsw.efConstruction = graph.hnsw.efSearch = BREADTH
+    index = faiss.IndexIDMap2(graph)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    of_unit_length = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
+    index.add_with_ids(np.ascontiguousarray(of_unit_length), items.astype(np.int64))
+    faiss.write_index(index, str(path))

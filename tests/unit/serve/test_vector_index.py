@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayahead.core.errors import ConfigError
-from dayahead.serve import vector_index
-from dayahead.serve.item_vectors import export_vectors
-from dayahead.serve.vector_index import write_index
+from dayahead.serve import item_vectors
+from dayahead.serve.item_vectors import export_vectors, write_index
 
 K = 20
 
@@ -26,7 +25,7 @@ def without_faiss(monkeypatch):
     def refuse(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(vector_index, "import_module", refuse)
+    monkeypatch.setattr(item_vectors, "import_module", refuse)
 
 
 def units(vectors):
