@@ -35,25 +35,18 @@ def export(
 
     The scores of pt2 and ONNX are compared with those of the saved model first.
     """
-    if format_ == "vectors":
-        _export_vectors(folder, top_k, models, with_index=False)
-        return
-    if format_ == "hnsw":
-        _export_vectors(folder, top_k, models, with_index=True)
-        return
-    from dayahead.serve.export import export_model
+    if format_ in {"pt2", "onnx"}:
+        from dayahead.serve.export import export_model
 
-    with _exporters_silenced():
-        written = export_model(models, folder, format_, top_k or TOP_K)
-    print(written)
-
-
-def _export_vectors(folder: Path, top_k: int | None, models: Path, *, with_index: bool) -> None:
-    from dayahead.serve.item_vectors import export_vectors
-
-    if top_k is not None:
+        with _exporters_silenced():
+            written = export_model(models, folder, format_, top_k or TOP_K)
+    elif top_k is not None:
         raise ConfigError("export: item vectors are written of every item; leave out --top-k")
-    print(export_vectors(models, folder, with_index=with_index))
+    else:
+        from dayahead.serve.item_vectors import export_vectors
+
+        written = export_vectors(models, folder, with_index=format_ == "hnsw")
+    print(written)
 
 
 @contextmanager

@@ -200,11 +200,12 @@ def _description(scorer: ExportedScorer, stored: StoredModel, format_: Format) -
     """Return what a server must know to use the network."""
     config, (columns, n_known) = stored.config, _trial(scorer, stored, 2)
     inputs = {
-        name: {"type": str(values.dtype).removeprefix("torch."), "shape": ["sessions", *shape]}
+        name: {
+            "type": str(values.dtype).removeprefix("torch."),
+            "shape": ["sessions", *values.shape[1:]],
+        }
         for name, values in {**columns, "n_known": n_known}.items()
-        for shape in [list(values.shape[1:])]
     }
-    files = {name: str(vocabulary_path(Path(), name)) for name in config.sizes}
     return {
         "format": format_,
         "dataset": config.dataset,
@@ -213,6 +214,6 @@ def _description(scorer: ExportedScorer, stored: StoredModel, format_: Format) -
         "task": config.task.name,
         "inputs": inputs,
         "outputs": {"item": ["sessions", scorer.top_k], "score": ["sessions", scorer.top_k]},
-        "vocabularies": files,
+        "vocabularies": {name: str(vocabulary_path(Path(), name)) for name in config.sizes},
         "torch": torch.__version__,
     }

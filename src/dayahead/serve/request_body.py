@@ -115,7 +115,7 @@ class _JsonRequest(Request):
             loop = asyncio.get_running_loop()
             # Called once this task waits for something: for the model, when all checks are done.
             loop.call_soon(_release_after_pause, reading, loop.time())
-        return _parsed(body)
+        return json.loads(body, parse_constant=_no_number)
 
 
 def _release_after_pause(reading: asyncio.Lock, start: float) -> None:
@@ -134,10 +134,6 @@ class JsonRoute(APIRoute):
             return await handler(_JsonRequest(request.scope, request.receive))
 
         return handle
-
-
-def _parsed(body: bytes) -> Any:  # noqa: ANN401
-    return json.loads(body, parse_constant=_no_number)
 
 
 def _no_number(name: str) -> NoReturn:
