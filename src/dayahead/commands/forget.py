@@ -33,17 +33,11 @@ def forget(
     if not wanted:
         raise ConfigError("forget: expected ids of users, or --file with one a line")
     name = load_params(root / "params.yaml").dataset
-    folder = root / "datasets"
-    if load_dataset(name, folder).columns.user_id is None:
-        raise ConfigError(
-            f"datasets/{name}.yaml: columns.user_id names no column, so nothing here is known to "
-            f"be of a user"
-        )
-    path = folder / f"{name}.yaml"
+    path = root / "datasets" / f"{name}.yaml"
     erasure = forget_users(root, path, wanted, dvc_cache(root), dry_run=dry_run)
     _print_erasure(erasure, wanted, dry_run=dry_run)
     print("\nNot reached from here:")
-    print("\n".join(f"* {line}" for line in out_of_reach(root, load_dataset(name, folder))))
+    print("\n".join(f"* {line}" for line in out_of_reach(root, load_dataset(name, path.parent))))
     if not dry_run:
         print(
             f"\nNext: commit datasets/{name}.yaml, then `dvc repro`, which builds the rest again."

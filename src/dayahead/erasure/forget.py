@@ -9,7 +9,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from dayahead.core.cache import DAMAGED, KINDS, Cache
-from dayahead.core.errors import BusyError
+from dayahead.core.errors import BusyError, ConfigError
 from dayahead.core.files import remove_tree
 from dayahead.dataset.schema import load_dataset
 from dayahead.erasure.holdings import LIVE, OUTPUTS, Holding, Holdings, event_logs, find_holdings
@@ -44,13 +44,19 @@ def forget(
 
     Raises:
         BusyError: a stage or a night is at work here.
-        ConfigError: the data set's file names no column of users.
+        ConfigError: the data set's file names no column of users, or its list of forgotten ones
+            cannot be replaced.
         DataError: a log of events is damaged. Nothing was changed, unless the damage was found
             while events were being removed.
     """
+    config = load_dataset(dataset.stem, dataset.parent)
+    if config.columns.user_id is None:
+        raise ConfigError(
+            f"datasets/{dataset.name}: columns.user_id names no column, so nothing here is known "
+            f"to be of a user"
+        )
     with _no_stage_running(root):
-        seed = load_dataset(dataset.stem, dataset.parent).split.seed
-        holdings = find_holdings(root, users, dvc_cache, seed)
+        holdings = find_holdings(root, users, dvc_cache, config.split.seed)
         # Damaged entries of the cache are in both.
         unsearched = {*_unsearched(root), *holdings.damaged}
         kept = []

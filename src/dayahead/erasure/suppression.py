@@ -19,12 +19,9 @@ def suppress_users(path: Path, users: Collection[str]) -> int:
     The rest of the file stays as it is.
 
     Raises:
-        ConfigError: the file names no column of users.
+        ConfigError: the list is not in a section of its own.
     """
-    dataset = load_dataset(path.stem, path.parent)
-    if dataset.columns.user_id is None:
-        raise ConfigError(f"{path}: columns.user_id names no column, so no row is of a user")
-    known = dataset.forgotten
+    known = load_dataset(path.stem, path.parent).forgotten
     if not known.users:
         known = replace(known, key=secrets.token_hex(16))
     listed = {*known.users, *map(known.hash_of, users)}
