@@ -9,7 +9,7 @@ import pytest
 
 from dayahead.config.loading import read_yaml
 from dayahead.live.clock import EventClock
-from dayahead.live.event import Event
+from dayahead.live.event_log import Event
 from dayahead.live.list_log import LISTS, ListLog
 from dayahead.live.sqlite_log import SqliteLog
 from support.pretended_nights import run_nights

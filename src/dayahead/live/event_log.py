@@ -1,16 +1,30 @@
 """The log of events: what a service has taken, on disk before it is acknowledged."""
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Final
-
-from dayahead.live.event import Event
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
 
 DEFAULT_LOG: Final = "live/events.sqlite"
 """Where `dayahead serve --live` keeps events by default, in the project's folder."""
-Deliver = Callable[[Sequence[Event]], None]
-"""Takes events in the order of their positions."""
+
+
+class Event(NamedTuple):
+    """A click of a session, as a client reports it."""
+
+    id: str
+    """By which a click that is reported again is found."""
+    session: str
+    user: str | None
+    time: int
+    """When it happened, microseconds since 1970."""
+    fields: dict[str, Any]
+    """The raw values of item_id and of further columns."""
+    position: int = 0
+    """Its place in the log, from 1 on; 0 before it is there."""
+    arrived: int = 0
+    """When the log took it, microseconds since 1970; later positions have no earlier time."""
 
 
 class EventLog(ABC):
@@ -20,8 +34,13 @@ class EventLog(ABC):
     """
 
     def __init__(self) -> None:
-        self.deliver: Deliver = lambda _: None
-        """To be replaced once a model is in use, which reads from the log what came before."""
+        self.deliver: Callable[[Sequence[Event]], None] = lambda _: None
+        """Takes events in the order of their positions.
+
+        To be replaced once a model is in use, which reads from the log what came before.
+        """
+        self._lock = threading.RLock()
+        """Held while events are delivered."""
 
     @abstractmethod
     def append(self, events: Sequence[Event]) -> list[bool]:
@@ -42,9 +61,11 @@ class EventLog(ABC):
     def read(self, after: int = 0) -> Iterator[Event]:
         """Yield the events after a position, in their order."""
 
-    @abstractmethod
-    def paused(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def paused(self) -> Iterator[None]:
         """Deliver nothing in this block."""
+        with self._lock:
+            yield
 
     @abstractmethod
     def prune(self, before: int) -> int:

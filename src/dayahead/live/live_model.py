@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dayahead.core.columns import EVENT_TYPE, ITEM_ID, UNKNOWN, VALUE
 from dayahead.core.errors import ConfigError
 from dayahead.features.session_encoder import SessionEncoder
-from dayahead.live.event import Event
+from dayahead.live.event_log import Event
 from dayahead.live.seen_sessions import SeenSessions
 from dayahead.memory.clicks import Flags, Ints
 from dayahead.memory.running import Events

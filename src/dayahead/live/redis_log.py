@@ -2,7 +2,6 @@
 
 import json
 import logging
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -11,8 +10,7 @@ import redis
 from dayahead.core.errors import ConfigError, UnreachableError
 from dayahead.core.redaction import redacted
 from dayahead.live.clock import Clock
-from dayahead.live.event import Event
-from dayahead.live.event_log import EventLog
+from dayahead.live.event_log import Event, EventLog
 
 STREAM = "dayahead:events"
 LATEST = "dayahead:latest"
@@ -63,7 +61,6 @@ class RedisLog(EventLog):
         super().__init__()
         self.url = redacted(url)
         self._clock = clock
-        self._lock = threading.RLock()
         self._position = 0
         """Of the last event delivered."""
         try:
@@ -140,12 +137,6 @@ class RedisLog(EventLog):
         position = (milliseconds << SEQUENCE_BITS) + number
         arrived = int(latest) if self._clock.follows_events else milliseconds * 1000
         return Event(entry, session, user, time, fields, position, arrived)
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Deliver nothing in this block."""
-        with self._lock:
-            yield
 
     def prune(self, before: int) -> int:
         """Remove the events that arrived before a time; return their number."""

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from dayahead.core.columns import ITEM_ID
-from dayahead.live.event import Event
+from dayahead.live.event_log import Event
 from dayahead.windows.metadata import SessionRules
 
 MOST_IDLE = 100_000

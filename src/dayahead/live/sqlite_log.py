@@ -2,17 +2,14 @@
 
 import json
 import sqlite3
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from dayahead.core.errors import BusyError
 from dayahead.live.clock import Clock
-from dayahead.live.event import Event
-from dayahead.live.event_log import EventLog
+from dayahead.live.event_log import Event, EventLog
 from dayahead.live.table_file import TableFile
 
 TABLE = """
@@ -65,7 +62,6 @@ class SqliteLog(EventLog):
         super().__init__()
         self.path = path
         self.clock = clock
-        self._lock = threading.RLock()
         path.parent.mkdir(parents=True, exist_ok=True)
         self._owner = FileLock(path.with_name(f"{path.name}.lock"))
         try:
@@ -127,12 +123,6 @@ class SqliteLog(EventLog):
             for row in connection.execute(SELECT, (after,)):
                 event = Event(*row)
                 yield event._replace(fields=json.loads(row[4]))
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Deliver nothing in this block."""
-        with self._lock:
-            yield
 
     def prune(self, before: int) -> int:
         """Remove the events that arrived before a time; return their number."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.errors import DataError
 from dayahead.core.suggestions import found_instead, other_spelling
-from dayahead.live.event import Event
+from dayahead.live.event_log import Event
 from dayahead.serve.answers import table_of
 from dayahead.serve.messages import NAME_LENGTH, LiveEvent, Refused, further_fields
 from dayahead.serve.recommender import Recommender

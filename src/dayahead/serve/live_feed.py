@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from dayahead.core.columns import SECOND
 from dayahead.live.clock import Clock
-from dayahead.live.event import Event
-from dayahead.live.event_log import EventLog
+from dayahead.live.event_log import Event, EventLog
 from dayahead.live.live_model import LiveModel
 from dayahead.serve.event_checks import check_events, shown_time
 from dayahead.serve.event_file import EventFile

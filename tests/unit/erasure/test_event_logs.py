@@ -14,7 +14,7 @@ from dayahead.dataset.schema import load_dataset
 from dayahead.erasure.forget import forget
 from dayahead.erasure.holdings import Holding
 from dayahead.live.clock import Clock, EventClock
-from dayahead.live.event import Event
+from dayahead.live.event_log import Event
 from dayahead.live.list_log import DEFAULT_LISTS, LISTS, ListLog
 from dayahead.live.sqlite_log import SqliteLog
 from support.window_folders import bytes_in

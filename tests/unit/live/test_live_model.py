@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dayahead.core.errors import ConfigError
 from dayahead.live import live_model
-from dayahead.live.event import Event
+from dayahead.live.event_log import Event
 from dayahead.live.live_model import LiveModel
 from dayahead.model.checkpoint import load_model
 from support.live_windows import LIVE, events_of, spread_sessions

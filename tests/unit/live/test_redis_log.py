@@ -9,7 +9,7 @@ import pytest
 
 from dayahead.core.errors import ConfigError, UnreachableError
 from dayahead.live.clock import Clock, EventClock
-from dayahead.live.event import Event
+from dayahead.live.event_log import Event
 from support.event_logs import opened_logs
 from support.redis_servers import running_redis
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dayahead.live import seen_sessions
-from dayahead.live.event import Event
+from dayahead.live.event_log import Event
 from dayahead.live.seen_sessions import SeenSessions
 from dayahead.windows.metadata import SessionRules
 

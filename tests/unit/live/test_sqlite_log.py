@@ -7,7 +7,7 @@ import pytest
 
 from dayahead.core.errors import BusyError, DataError
 from dayahead.live.clock import Clock, EventClock
-from dayahead.live.event import Event
+from dayahead.live.event_log import Event
 from dayahead.live.sqlite_log import PRUNED_AT_ONCE, SqliteLog
 from support.event_logs import opened_logs
 

@@ -12,7 +12,7 @@ from dayahead.core.columns import TIMESTAMP
 from dayahead.core.files import write_parquet
 from dayahead.dataset.manifest import EventsFile, RawManifest
 from dayahead.live.clock import EventClock
-from dayahead.live.event import Event
+from dayahead.live.event_log import Event
 from dayahead.live.sqlite_log import SqliteLog
 from dayahead.nightly.live_log import Clicks, compared
 from support.live_days import DAY, FAULTS, SECOND, Site
