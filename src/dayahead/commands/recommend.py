@@ -113,7 +113,9 @@ def _write(models: Path, sessions: Path, output: Path, options: Options) -> None
             bar.total = round(n_sessions / share) if share else None
             bar.update(n_sessions - bar.n)
 
-        summary = recommend_file(Recommender.load(models), sessions, output, options, progress)
+        model = Recommender.load(models)
+        summary = recommend_file(model, sessions, output, options, progress)
+    say_unmatched(model, options)
     print(
         f"{output}: {summary.rows:,} recommendations for {summary.sessions:,} sessions, of which "
         f"{summary.cold:,} have no item that the model knows"

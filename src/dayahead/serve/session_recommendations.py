@@ -67,7 +67,7 @@ def recommend_file(
             for part, n_read in file.parts():
                 writer.write_table(_answered(recommender, part, options, schema, summary))
                 progress(summary.sessions, n_read / file.n_rows if file.n_rows else None)
-        if summary.sessions and not summary.rows:
+        if 0 < summary.sessions == summary.cold and options.cold_start == "refuse":
             raise DataError(
                 f"{source}: the model knows no item of any of the {summary.sessions:,} sessions; "
                 f"expected ids of the data set it was fitted on, {config.dataset}. To recommend "

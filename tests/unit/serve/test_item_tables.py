@@ -2,9 +2,12 @@
 
 from datetime import timedelta
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from dayahead.__main__ import app
 from dayahead.commands.recommend import say_unmatched
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.serve.recommender import Recommender
@@ -133,6 +136,18 @@ def test_a_list_is_of_the_items_with_these_attributes(models):
         ConfigError, match="brand: unknown; expected an attribute of the table of items: cat"
     ):
         recommender.recommend_after(events, 13, where={"brand": ["acme"]})
+
+
+def test_a_file_of_known_sessions_may_get_no_items(models, tmp_path):
+    """No item has these attributes: that is no reason to call the sessions unknown."""
+    source, output = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    pq.write_table(pa.table({"session_id": ["a"], "item_id": [[1, 2]]}), source)
+    files = ["--sessions", str(source), "--output", str(output), "--models", str(models)]
+    done = CliRunner().invoke(app, ["recommend", *files, "--where", "category=7"])
+    assert done.exit_code == 0, done.exception
+    assert "0 recommendations for 1 sessions, of which 0 have no item" in done.stdout
+    assert done.stderr == "--where: no item has category=7\n"
+    assert len(pq.read_table(output)) == 0
 
 
 def test_values_that_no_item_has_are_named(models, capsys):
