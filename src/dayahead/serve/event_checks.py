@@ -7,14 +7,13 @@ from functools import lru_cache
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.errors import DataError
 from dayahead.core.suggestions import found_instead, other_spelling
+from dayahead.dataset.time import microseconds
 from dayahead.live.event_log import Event
 from dayahead.serve.answers import table_of
 from dayahead.serve.messages import NAME_LENGTH, LiveEvent, Refused, further_fields
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.trial import A
 
-MICROSECOND = timedelta(microseconds=1)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NEARLY = 0.9
 """Similarity from which a name is taken for user_id: a letter more or less."""
 
@@ -34,7 +33,7 @@ def check_events(
     good: list[Event] = []
     refused: list[Refused] = []
     for event, item in zip(events, _items_for_all(readers, events), strict=True):
-        time = (event.event_time - EPOCH) // MICROSECOND
+        time = microseconds(event.event_time)
         if misspelt := _misspelt(event, known):
             refused.append(Refused(event.event_id, misspelt))
         elif isinstance(item, DataError):
@@ -121,4 +120,4 @@ def _untimely(time: int, earliest: int, latest: int) -> str:
 
 def shown_time(time: int) -> str:
     """Return a time, microseconds since 1970, in ISO 8601."""
-    return (EPOCH + time * MICROSECOND).isoformat()
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time)).isoformat()

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -61,7 +61,7 @@ class Event(BaseModel):
 
     item_id: ItemId | None
     event_time: datetime
-    """A date, or seconds since 1970."""
+    """A date, or seconds since 1970; a date without a zone is in UTC."""
 
     @field_validator("event_time", mode="before")
     @classmethod
@@ -70,11 +70,6 @@ class Event(BaseModel):
         if isinstance(time, str) and not re.match(r"\d{4}-\d\d-\d\d", time, re.ASCII):
             raise ValueError("expected a date such as 2026-01-02T10:00:00Z")
         return time
-
-    @field_validator("event_time")
-    @classmethod
-    def _in_utc(cls, time: datetime) -> datetime:
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
 def _valid_text(text: str) -> str:
