@@ -7,7 +7,6 @@ own rows of each batch. So one process or eight make the same steps on the same 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,7 @@ from dayahead.core.errors import WindowError
 from dayahead.core.ragged import cut
 from dayahead.distributed.process import Rank, to_device
 from dayahead.model.inputs import without_later
-from dayahead.model.model import Padded, ReadSessions
+from dayahead.model.model import Padded
 
 CELLS = 1 << 18
 """Cells of a padded column that are counted at once, unless one batch has more."""
@@ -65,44 +64,6 @@ class Batch:
             lengths=self.lengths[is_real],
             sessions=self.sessions[is_real],
         )
-
-
-class Batches(Protocol):
-    """One pass over a window's sessions, as training and evaluation use it."""
-
-    @property
-    def n_steps(self) -> int:
-        """Global batches in the pass, the same on every process."""
-
-    def __iter__(self) -> Iterator[Batch]:
-        """Yield this process's rows, batch by batch."""
-
-    def unsplit(self) -> "Batches":
-        """Return the pass of a process that takes all rows of every batch."""
-
-    def among(self, wanted: Int[Tensor, " k"]) -> "Batches":
-        """Return a pass over the wanted rows alone, in batches of the same size."""
-
-    def counted(self) -> "CountedBatches":
-        """Return the pass, whose sessions can be read again."""
-
-
-class CountedBatches(Protocol):
-    """A pass whose sessions can be read again after it, by their place in it."""
-
-    @property
-    def every_row(self) -> Int[Tensor, " n"]:
-        """Rows of the sessions in the order of the pass."""
-
-    @property
-    def read(self) -> ReadSessions | None:
-        """Reads sessions from disk; None where all are in memory."""
-
-    def __iter__(self) -> Iterator[Batch]:
-        """Yield this process's rows, batch by batch."""
-
-    def gather(self, places: Int[Tensor, " n"]) -> Batch:
-        """Return some sessions, padded; if `read` has held any, of these alone."""
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from dayahead.core.columns import EVENT_TIME, ITEM_ID, PAST_PREFIX, SESSION_ID
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.process import Rank
 from dayahead.model.rng import derived_seed
-from dayahead.train.batches import Batches, LoadedBatches, Sessions, shuffled_rows, sorted_rows
+from dayahead.train.batches import LoadedBatches, Sessions, shuffled_rows, sorted_rows
 from dayahead.train.event_types import EventTypes, Targets
-from dayahead.train.streaming import StreamedBatches
+from dayahead.train.streaming import Batches, StreamedBatches
 from dayahead.windows.folder import Window, WindowFolder
 from dayahead.windows.metadata import Statistics
 

@@ -20,10 +20,11 @@ from dayahead.model.model import Model
 from dayahead.model.own_items import Scored, SessionScorer, columns_of, leaving_out
 from dayahead.model.tasks import is_before
 from dayahead.outputs.tables import WindowRanks
-from dayahead.train.batches import Batch, Batches
+from dayahead.train.batches import Batch
 from dayahead.train.event_types import Targets
 from dayahead.train.list_counts import NO_BEST, Best
 from dayahead.train.offered import Offered
+from dayahead.train.streaming import Batches
 
 Top = tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]
 """The best-scored candidates, best first, by column or catalogue index, and their scores."""

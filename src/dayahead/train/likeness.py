@@ -1,7 +1,7 @@
 """How alike the items of a list are: by the values of an attribute, or by vectors."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float32, Int
@@ -16,17 +16,6 @@ COMPONENTS = 2**22
 """Components of vectors that are read at once: 32 MiB."""
 
 
-class Likeness(Protocol):
-    """Sums over lists of how alike two items are, as integers: exact in any order."""
-
-    @property
-    def unit(self) -> int:
-        """The sum of two equal items."""
-
-    def sums(self, items: Int[Tensor, "Q K"]) -> Int[Tensor, " K"]:
-        """Return for each position the sum over its pairs with the items above it, int64."""
-
-
 @dataclass(frozen=True)
 class SameValue:
     """Two items are alike if their values are equal."""
@@ -34,9 +23,10 @@ class SameValue:
     values: Int[Tensor, " I"]
     """By catalogue index, all different where there is none."""
     unit: ClassVar[int] = 1
+    """The sum of two equal items."""
 
     def sums(self, items: Int[Tensor, "Q K"]) -> Int[Tensor, " K"]:
-        """See `Likeness`."""
+        """Return for each position the sum over its pairs with the items above it, int64."""
         values = self.values[items]  # [Q, K]
         return (values[:, :, None] == values[:, None, :]).tril(-1).sum((0, 2))
 
@@ -51,7 +41,7 @@ class Cosine:
     """Of each list and position the sum is rounded to 2^-32, below 1.2e-10 of a cosine."""
 
     def sums(self, items: Int[Tensor, "Q K"]) -> Int[Tensor, " K"]:
-        """See `Likeness`."""
+        """Return for each position the sum over its pairs with the items above it, int64."""
         total = torch.zeros(items.shape[1], dtype=torch.int64, device=items.device)
         n_rows = max(1, COMPONENTS // (items.shape[1] * self.vectors.shape[1]))
         for some in torch.split(items, n_rows):
@@ -63,6 +53,10 @@ class Cosine:
                 total[position] += (cosines * self.unit).round().long().sum()
                 above = above + of_unit_length
         return total
+
+
+Likeness = SameValue | Cosine
+"""Sums over lists of how alike two items are, as integers: exact in any order."""
 
 
 def likeness_of(

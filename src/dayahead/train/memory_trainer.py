@@ -20,9 +20,10 @@ from dayahead.model.inputs import without_later
 from dayahead.model.memory_recommender import MemoryRecommender
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.tasks import is_before
-from dayahead.train.batches import Batches, CountedBatches, LoadedBatches
+from dayahead.train.batches import LoadedBatches
 from dayahead.train.loss_curve import Curve
 from dayahead.train.optimizer import set_learning_rate
+from dayahead.train.streaming import Batches, CountedBatches
 from dayahead.train.trainers import GradientTrainer, OnStep
 
 

@@ -40,7 +40,6 @@ from dayahead.model.stored_items import StoredItems
 from dayahead.model.tensor_files import AnyTensor, StoredTensor, send_rows
 from dayahead.outputs.examples import N_EXAMPLES, N_RECOMMENDED, Example
 from dayahead.outputs.tables import write_evidence
-from dayahead.train.batches import Batches
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import RankedTargets, evaluate
@@ -58,9 +57,9 @@ from dayahead.train.results import (
     prediction_table,
 )
 from dayahead.train.sharded_state import scatter_state, sharded_state
+from dayahead.train.streaming import Batches
 from dayahead.train.study import Study
-from dayahead.train.trainer_registry import trainer_of
-from dayahead.train.trainers import Trainer
+from dayahead.train.trainer_registry import Trainer, trainer_of
 from dayahead.windows.folder import Window, WindowFolder
 from dayahead.windows.items import ItemTable
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from dayahead.core.errors import WindowError
 from dayahead.distributed.process import Rank
 from dayahead.model.model import Padded
-from dayahead.train.batches import Batch, Sessions, shuffled_rows, sorted_rows
+from dayahead.train.batches import Batch, LoadedBatches, Sessions, shuffled_rows, sorted_rows
 from dayahead.windows.folder import check_numbers, wrap_read_errors
 
 BUFFER = 65_536
@@ -236,3 +236,9 @@ class CountedStream:
         held, rows, sessions = self._held
         found = rows[np.searchsorted(held, places.numpy())]
         return sessions.gather(torch.from_numpy(found), self.batches.rank)
+
+
+Batches = LoadedBatches | StreamedBatches
+"""One pass over a window's sessions, as training and evaluation use it."""
+CountedBatches = LoadedBatches | CountedStream
+"""A pass whose sessions can be read again after it, by their place in it."""

@@ -1,7 +1,6 @@
 """The trainer of each kind of model."""
 
 from collections.abc import Mapping
-from functools import singledispatch
 
 from dayahead.config.params import TrainingConfig
 from dayahead.distributed.process import Process
@@ -9,14 +8,16 @@ from dayahead.model.memory_recommender import MemoryRecommender
 from dayahead.model.model import CountingModel, Model
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.memory_trainer import MemoryTrainer
-from dayahead.train.trainers import CountingTrainer, GradientTrainer, Trainer
+from dayahead.train.trainers import CountingTrainer, GradientTrainer
 
-Ends = Mapping[str, int]
+Trainer = CountingTrainer | GradientTrainer | MemoryTrainer
+"""Fits a model on one window after another; `rank` is the one whose rows of a batch `fit` takes."""
 
 
-@singledispatch
-def trainer_of(model: Model, config: TrainingConfig, ends: Ends, process: Process) -> Trainer:
-    """Return the trainer of a model; a class that is not registered gets that of its base class.
+def trainer_of(
+    model: Model, config: TrainingConfig, ends: Mapping[str, int], process: Process
+) -> Trainer:
+    """Return the trainer of a model.
 
     Args:
         model: the model to fit.
@@ -24,22 +25,12 @@ def trainer_of(model: Model, config: TrainingConfig, ends: Ends, process: Proces
         ends: end of each window, microseconds since 1970.
         process: this process.
     """
-    raise TypeError(f"{type(model).__name__}: no trainer is registered for it")
-
-
-@trainer_of.register
-def _(model: CountingModel, config: TrainingConfig, ends: Ends, process: Process) -> Trainer:
-    return CountingTrainer(model, ends)
-
-
-@trainer_of.register
-def _(model: NextItemModel, config: TrainingConfig, ends: Ends, process: Process) -> Trainer:
-    return GradientTrainer(model, config, process)
-
-
-@trainer_of.register
-def _(model: MemoryRecommender, config: TrainingConfig, ends: Ends, process: Process) -> Trainer:
-    model.divide_among(process)
-    if model.network is None:
+    if isinstance(model, MemoryRecommender):
+        model.divide_among(process)
+        if model.network is not None:
+            return MemoryTrainer(model, model.network, ends, config, process)
+    if isinstance(model, NextItemModel):
+        return GradientTrainer(model, config, process)
+    if isinstance(model, CountingModel):
         return CountingTrainer(model, ends)
-    return MemoryTrainer(model, model.network, ends, config, process)
+    raise TypeError(f"{type(model).__name__}: no trainer is registered for it")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -23,10 +23,11 @@ from dayahead.model.model import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import check_triton
 from dayahead.model.rng import StepRandom, derived_seed
-from dayahead.train.batches import Batch, Batches, LoadedBatches
+from dayahead.train.batches import Batch, LoadedBatches
 from dayahead.train.loss_curve import Curve, loss_curve
 from dayahead.train.optimizer import build_optimizer, replace_grown, set_learning_rate
 from dayahead.train.precision import check_bfloat16, uses_bfloat16
+from dayahead.train.streaming import Batches
 
 BUCKET_MIB = 25
 """MiB of gradients exchanged at once: DDP's default, but for the first bucket too."""
@@ -34,39 +35,6 @@ MOMENT = "moments."
 """Prefix of the optimizer's tensors in a state; the model's have WEIGHTS."""
 OnStep = Callable[[int], object]
 """Called after each step with its number of sessions."""
-
-
-class Trainer(Protocol):
-    """Fits a model on one window after another."""
-
-    rank: Rank
-    """The rank whose rows of a global batch `fit` takes."""
-
-    @property
-    def curve(self) -> Curve:
-        """Loss of gradient steps within the last fit."""
-
-    def grow(self, sizes: dict[str, int]) -> None:
-        """Make room for the first `sizes[column]` values of each vocabulary."""
-
-    def n_steps(self, epochs: list[Batches]) -> int:
-        """Return the number of batches that `fit` goes through."""
-
-    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
-        """Fit on a window; return the mean loss, None where there is none."""
-
-    def follow(self, window: str, sizes: dict[str, int], sessions: LoadedBatches) -> None:
-        """Let a model with ticks count a window's train sessions before it is fitted on."""
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the state that the next fit starts from, on the CPU."""
-
-    def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
-        """Load the state of a trainer whose vocabularies had these sizes.
-
-        Raises:
-            ModelFileError: it is the state of another model.
-        """
 
 
 @dataclass

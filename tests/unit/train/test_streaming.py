@@ -15,13 +15,12 @@ from dayahead.core.errors import WindowError
 from dayahead.distributed.process import Rank
 from dayahead.train.batches import (
     Batch,
-    Batches,
     LoadedBatches,
     Sessions,
     shuffled_rows,
     sorted_rows,
 )
-from dayahead.train.streaming import StreamedBatches
+from dayahead.train.streaming import Batches, StreamedBatches
 
 COLUMNS = ("item_id", "price")
 N = 300
