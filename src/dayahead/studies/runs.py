@@ -5,16 +5,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from dayahead.comparison.rows import WITHOUT_EFFECT
-from dayahead.config.loading import read_yaml
+from dayahead.config.loading import parse_yaml
 from dayahead.config.sections import flattened, without_sections
 from dayahead.core.files import read_json, write_json
 from dayahead.metrics.metrics import main_metric, mean, metric_names
 from dayahead.studies.file import PlannedRun, planned_runs, study_path
 from dayahead.tune.experiment import (
-    Experiment,
+    RunningExperiment,
     locked,
     package_sources,
     prepared_clones,
@@ -25,10 +24,6 @@ from dayahead.tune.experiment import (
 HOME = Path(".dayahead") / "studies"
 POLL_SECONDS = 1.0
 _log = logging.getLogger(__name__)
-
-
-Start = Callable[[int, PlannedRun], Experiment]
-"""Starts a run in a slot."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,7 @@ def _made(
     n_clones, params = min(n_jobs, len(runs)), root / "params.yaml"
     with prepared_clones(root, home, lock, n_clones, params) as clones:
 
-        def start(slot: int, run: PlannedRun) -> Experiment:
+        def start(slot: int, run: PlannedRun) -> RunningExperiment:
             _log.info("%s: started; its output is in %s", run, _output_of(run, home, root))
             record = {"instead_of": commit_of(run, root), "sources": package_sources(run.settings)}
             write_json(_sources_file(run, home), record)
@@ -127,11 +122,10 @@ def commit_of(run: PlannedRun, root: Path) -> str | None:
     commit = run_git(root, "for-each-ref", "--format=%(objectname)", ref).strip()
     if not commit:
         return None
-    with TemporaryDirectory() as scratch:
-        path = Path(scratch) / "params.yaml"
-        path.write_text(run_git(root, "show", f"{commit}:params.yaml"), encoding="utf-8")
-        found = without_sections(flattened(read_yaml(path)), WITHOUT_EFFECT)
-        is_same = found == without_sections(run.settings, WITHOUT_EFFECT)
+    file = f"{commit}:params.yaml"
+    settings = flattened(parse_yaml(run_git(root, "show", file), file))
+    found = without_sections(settings, WITHOUT_EFFECT)
+    is_same = found == without_sections(run.settings, WITHOUT_EFFECT)
     return commit if is_same else None
 
 
@@ -140,14 +134,16 @@ class Queue:
     """Runs that wait, and those that run, up to `n_jobs` at a time."""
 
     waiting: list[PlannedRun]
-    start: Start
+    start: Callable[[int, PlannedRun], RunningExperiment]
+    """Starts a run in a slot."""
     n_jobs: int = 1
     failures: dict[str, str] = field(default_factory=dict)
     n_ended: int = 0
 
     def run(self) -> None:
         """Run all; at an error or Ctrl-C stop those that run, whose finished fits are cached."""
-        n_runs, running = len(self.waiting), dict[int, tuple[PlannedRun, Experiment, float]]()
+        n_runs = len(self.waiting)
+        running: dict[int, tuple[PlannedRun, RunningExperiment, float]] = {}
         try:
             while self.waiting or running:
                 for slot in sorted({*range(self.n_jobs)} - running.keys()):
@@ -166,7 +162,7 @@ class Queue:
             for _, experiment, _ in running.values():
                 experiment.stop()
 
-    def _ended(self, run: PlannedRun, experiment: Experiment, status: int) -> str:
+    def _ended(self, run: PlannedRun, experiment: RunningExperiment, status: int) -> str:
         """Return what became of a run."""
         metric = main_metric(metric_names(run.settings["evaluation.cutoffs"]))
         values = [] if status else experiment.values(metric)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from dayahead.config.loading import read_yaml
 from dayahead.config.sections import flattened
@@ -35,22 +35,6 @@ OF_PACKAGES: tuple[tuple[Kind, str], ...] = (
 )
 """Settings that may name a model or a loss of another package."""
 DVC = (sys.executable, "-m", "dvc")
-
-
-class Experiment(Protocol):
-    """A running experiment."""
-
-    def poll(self) -> int | None:
-        """Return its exit status, or None while it runs."""
-
-    def values(self, metric: str) -> list[float]:
-        """Return a metric of each window evaluated so far."""
-
-    def stop(self) -> None:
-        """Stop it and wait."""
-
-    def error(self) -> str:
-        """Return one line that says why it failed."""
 
 
 @dataclass

@@ -18,7 +18,7 @@ from dayahead.config.params import OUTSIDE
 from dayahead.config.sections import Settings, without_sections
 from dayahead.core.errors import ConfigError, TuneError
 from dayahead.metrics.metrics import mean
-from dayahead.tune.experiment import Experiment
+from dayahead.tune.experiment import RunningExperiment
 from dayahead.tune.space import Space
 
 N_RANDOM = 6
@@ -27,13 +27,8 @@ N_UNPRUNED = 4
 """Number of finished trials before any is pruned."""
 N_FAILURES = 3
 """Consecutive failures after which the search stops: settings are then hardly the cause."""
-SETTINGS, EXPERIMENT, ERROR, PLAN, REFERENCE = (
-    "settings",
-    "experiment",
-    "error",
-    "plan",
-    "reference",
-)
+SETTINGS, EXPERIMENT, ERROR = "settings", "experiment", "error"
+PLAN, REFERENCE = "plan", "reference"
 DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 _log = logging.getLogger(__name__)
 
@@ -51,10 +46,6 @@ class LaggingPruner(BasePruner):
         others = [each.intermediate_values.get(n_windows) for each in complete]
         known = [each for each in others if each is not None]
         return len(complete) >= N_UNPRUNED and bool(known) and aod < float(np.median(known))
-
-
-Start = Callable[[int, str, Settings], Experiment]
-"""Starts an experiment in a slot, with a name and settings."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +69,14 @@ class Search:
 
     study: optuna.Study
     plan: Plan
-    start: Start
+    start: Callable[[int, str, Settings], RunningExperiment]
+    """Starts an experiment in a slot, with a name and settings."""
     n_jobs: int = 1
     pause: float = 1.0
     """Seconds between two polls of the experiments."""
     on_trial: Callable[[FrozenTrial], None] = lambda _: None
     """Called with every trial that has ended."""
-    running: dict[int, tuple[Trial, Experiment]] = field(default_factory=dict)
+    running: dict[int, tuple[Trial, RunningExperiment]] = field(default_factory=dict)
     """Running trials by slot."""
     n_failures: int = 0
     """Number of consecutive failures in this process."""
@@ -103,7 +95,8 @@ class Search:
         try:
             if REFERENCE not in self.study.user_attrs:
                 self._run_reference()
-            waiting = self._interrupted()
+            # Those that were running when an earlier process ended.
+            waiting = [*self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))]
             while True:
                 self._fill(waiting, n_trials)
                 if not self.running:
@@ -130,10 +123,6 @@ class Search:
         took = timedelta(seconds=round(time.monotonic() - started))
         _log.info(f"current settings: {self.plan.metric} {aod:.4f}, took {took}")
         self.study.set_user_attr(REFERENCE, aod)
-
-    def _interrupted(self) -> list[FrozenTrial]:
-        """Return the trials that were running when an earlier process ended."""
-        return list(self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)))
 
     def _trial(self, interrupted: FrozenTrial | None) -> Trial:
         """Resume an interrupted trial under its number, or ask for a new one.
