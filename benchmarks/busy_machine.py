@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from tabulate import tabulate
 
-from dayahead.distributed.launch import run_alone
+from dayahead.distributed.launch import main_process
 from dayahead.distributed.process import Process
 from measurement import print_header, seconds
 from throughput import N_SESSIONS, build_work
@@ -80,6 +80,6 @@ if __name__ == "__main__":
     if "--worker" in sys.argv:
         compute = default_params().compute
         threads = os.environ.get("THREADS")
-        run_alone(work, replace(compute, threads=int(threads)) if threads else compute)
+        work(main_process(replace(compute, threads=int(threads)) if threads else compute, 1))
     else:
         main()

@@ -55,7 +55,7 @@ def run_processes(
     launch = launch_info(os.environ)
     n_processes = _n_processes(compute, launch)
     if n_processes == 1:
-        run_alone(work, compute, *args)
+        work(main_process(compute, 1), *args)
     elif launch is not None:
         agent = multiprocessing.parent_process()  # None unless `_start` spawned this process
         if "TORCHELASTIC_RUN_ID" in os.environ:
@@ -75,23 +75,20 @@ def run_processes(
                 return
 
 
-def run_alone(work: Callable[..., None], compute: ComputeConfig, *args: object) -> None:
-    """Call `work(process, *args)` here as the only process, even in one of a launcher's."""
-    device = _device(compute, 0)
-    n_cores = len(os.sched_getaffinity(0))
-    set_up_process(device, n_cores if compute.threads == "auto" else compute.threads)
-    work(Process(Rank(0, 1), device), *args)
-
-
-def main_process(compute: ComputeConfig) -> Process:
+def main_process(compute: ComputeConfig, n_processes: int | None = None) -> Process:
     """Set this process up as `run_processes` would set up the main one, without the others.
 
     It knows their number, but has no collectives.
 
+    Args:
+        compute: devices, threads and number of processes.
+        n_processes: 1: it is the only one, even in one of a launcher's; None: as `compute` says.
+
     Raises:
         ConfigError: as `run_processes`.
     """
-    n_processes = _n_processes(compute, launch_info(os.environ))
+    if n_processes is None:
+        n_processes = _n_processes(compute, launch_info(os.environ))
     device = _device(compute, 0)
     # The number of threads affects rounding, and with machine.strict the cache keys.
     n_threads = max(1, len(os.sched_getaffinity(0)) // n_processes)

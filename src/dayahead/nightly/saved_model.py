@@ -11,7 +11,7 @@ import pyarrow as pa
 from dayahead.config.params import Params
 from dayahead.core.columns import ITEM_ID, N_RESERVED, SESSION_ID, VALUE
 from dayahead.core.errors import DayaheadError
-from dayahead.distributed.launch import run_alone
+from dayahead.distributed.launch import main_process
 from dayahead.model.checkpoint import StoredModel, load_model
 from dayahead.nightly.guards import Check, not_checked
 from dayahead.outputs.tables import WindowRanks
@@ -51,15 +51,9 @@ class SavedModel:
             DayaheadError: the folder is damaged, a score is not finite, or the model was fitted on
                 other windows.
         """
-        found: list[WindowRanks] = []
+        main_process(replace(self.params.compute, device="cpu"), 1)
         given = self.params.evaluation
-        run_alone(
-            lambda _: found.append(
-                saved_ranks(self.stored, self.windows, window, given.split, given.positions)
-            ),
-            replace(self.params.compute, device="cpu"),
-        )
-        return found[0]
+        return saved_ranks(self.stored, self.windows, window, given.split, given.positions)
 
     def smoke_check(self, window: Window, n_sessions: int) -> Check:
         """Check that the model answers sessions of a window given as raw ids."""

@@ -21,7 +21,7 @@ from dayahead.config.params import Params
 from dayahead.core.columns import ITEM_ID, ROLES
 from dayahead.core.errors import DayaheadError
 from dayahead.core.phases import PhaseRow, Stopwatch, peak_memory
-from dayahead.distributed.launch import run_alone
+from dayahead.distributed.launch import main_process
 from dayahead.distributed.process import Process
 from dayahead.train.checks import select_windows
 from dayahead.train.compared_baselines import baseline_study
@@ -119,12 +119,7 @@ def first_windows(folder: WindowFolder, windows: Sequence[Window]) -> Sequence[W
 
 
 def _calibrate(study: Study) -> Calibration:
-    found: list[Calibration] = []
-    run_alone(lambda process: found.append(_measure(study, process)), study.params.compute)
-    return found[0]
-
-
-def _measure(study: Study, process: Process) -> Calibration:
+    process = main_process(study.params.compute, 1)
     base = peak_memory()
     folder = WindowFolder(study.windows)
     windows, _ = select_windows(folder, study.params)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dayahead.config.baselines import baselines_beside
 from dayahead.core.phases import in_phase
-from dayahead.distributed.launch import run_alone
+from dayahead.distributed.launch import main_process
 from dayahead.metrics.metrics import main_metric
 from dayahead.outputs.ranks_by_window import write_baseline_ranks
 from dayahead.outputs.tables import (
@@ -39,7 +39,7 @@ def train_baselines(study: Study) -> dict[str, float]:
     for architecture in baselines_beside(study.params.model.architecture):
         with tempfile.TemporaryDirectory(prefix="dayahead-") as scratch, _only_warnings():
             baseline = baseline_study(architecture, study, Path(scratch))
-            run_alone(run_protocol, baseline.params.compute, baseline)
+            run_protocol(main_process(baseline.params.compute, 1), baseline)
             config = study.params.evaluation
             rows = read_windows(baseline.results / WINDOWS, config.cutoffs, config.metrics)
             ranks = {row.window: read_ranks(baseline.results, row.window).ranks for row in rows}
