@@ -13,6 +13,8 @@ CHUNK_ROWS = 2**16
 MOST_STEPS = 2000
 """Steps after which all rows are brought up to date: what is held for each step is bounded."""
 Rows = Int[Tensor, " k"]
+_NO_STEP = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0], dtype=torch.float64)[:, None]
+"""The column of `WaitingRows.sums` of rows that wait for no step."""
 
 
 class DeferredAdamW(AdamW):
@@ -112,18 +114,14 @@ class WaitingRows:
         self.betas = betas
         self.eps = eps
         self.last = torch.zeros(n_rows, dtype=torch.int64)
-        # By last step, in float64: D, S and (beta1 / sqrt(beta2))^n of the class above.
-        self.decay = torch.ones(1, dtype=torch.float64)
-        self.pull = torch.zeros(1, dtype=torch.float64)
-        self.fading = torch.ones(1, dtype=torch.float64)
-        # The sum of S with each term times its eps, and beta2^(-n/2), by which sqrt(v) has fallen.
-        self.slack = torch.zeros(1, dtype=torch.float64)
-        self.growth = torch.ones(1, dtype=torch.float64)
+        # By last step: D, S and (beta1 / sqrt(beta2))^n of the class above, the sum of S with each
+        # term times its eps, and beta2^(-n/2), by which sqrt(v) has fallen.
+        self.sums = _NO_STEP.clone()
 
     @property
     def n_steps(self) -> int:
         """Steps so far."""
-        return len(self.decay) - 1
+        return self.sums.shape[1] - 1
 
     def add_step(self, rows: Rows, decay: float, pull: float, correction: float) -> None:
         """Count a step that only these rows have taken.
@@ -135,15 +133,13 @@ class WaitingRows:
             correction: root of the bias of the second moment.
         """
         beta1, beta2 = self.betas
-        self.fading *= beta1 / beta2**0.5
-        self.growth /= beta2**0.5
-        self.decay *= decay
-        self.pull.mul_(decay).add_(self.fading, alpha=pull)
-        slack = pull * self.eps * correction
-        self.slack.mul_(decay).addcmul_(self.fading, self.growth, value=slack)
-        held = torch.stack([self.decay, self.pull, self.fading, self.slack, self.growth])
-        new = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0], dtype=torch.float64)[:, None]
-        self.decay, self.pull, self.fading, self.slack, self.growth = torch.cat([held, new], dim=1)
+        decays, pulls, fadings, slacks, growths = self.sums  # changed in place
+        fadings *= beta1 / beta2**0.5
+        growths /= beta2**0.5
+        decays *= decay
+        pulls.mul_(decay).add_(fadings, alpha=pull)
+        slacks.mul_(decay).addcmul_(fadings, growths, value=pull * self.eps * correction)
+        self.sums = torch.cat([self.sums, _NO_STEP], dim=1)
         self.last[rows] = self.n_steps
 
     def among(self, rows: Rows) -> Rows:
@@ -160,9 +156,9 @@ class WaitingRows:
         """Let rows take the steps that they wait for, in place."""
         last = self.last[rows]
         n_missed = (self.n_steps - last).double()
-        pull = self.pull[last]
-        epsilon = torch.where(pull > 0, self.slack[last] / pull, self.eps)
-        of_rows = self.decay[last], pull, epsilon, *(beta**n_missed for beta in self.betas)
+        decay, pull, _, slack, _ = self.sums[:, last]
+        epsilon = torch.where(pull > 0, slack / pull, self.eps)
+        of_rows = decay, pull, epsilon, *(beta**n_missed for beta in self.betas)
         decay, pull, epsilon, fading1, fading2 = (each.to(table.dtype)[:, None] for each in of_rows)
         mean, square = means[rows], squares[rows]
         moved = mean / square.sqrt().add_(epsilon) * pull

@@ -5,10 +5,8 @@ import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import TypeAdapter
@@ -34,7 +32,6 @@ from dayahead.model.tensor_files import (
 from dayahead.outputs.ranks_by_window import read_ranks_by_window, write_ranks_by_window
 from dayahead.train.cache_keys import CacheKeys, Machine
 from dayahead.train.catalogue import Catalogue
-from dayahead.train.loss_curve import curve_of
 from dayahead.train.results import TABLES, EvaluatedWindow
 from dayahead.train.run import Fit
 from dayahead.train.study import Study
@@ -108,7 +105,8 @@ class CachedWindows:
     def _restore(self, index: int, restore: Restore, folder: Path) -> bool:
         with reading_entry(SafetensorError):
             about = read_json(folder / "fit.json")
-            fit = _fit_of(self.windows[index], about["fit"])
+            figures = {**about["fit"], "window": self.windows[index]}
+            fit = TypeAdapter(Fit).validate_python(figures)
             path = folder / STATE
             state = stored_tensors(path) if self.is_sharded else {**load_file(path)}
             self._compare(about["machine"], folder)
@@ -258,11 +256,6 @@ class CachedWindows:
                 "; ".join(differences),
             )
         self._has_warned |= bool(differences)
-
-
-def _fit_of(window: Window, figures: dict[str, Any]) -> Fit:
-    fit = TypeAdapter(Fit).validate_python({**figures, "window": window})
-    return replace(fit, curve=curve_of(fit.curve))
 
 
 def is_spaced(index: int, newest: int) -> bool:

@@ -52,10 +52,6 @@ class Loader:
                 "evaluation.split: all needs three; set evaluation.split to valid or test, or "
                 "training.loader to memory"
             )
-        if self.past_length:
-            self._check_past()
-
-    def _check_past(self) -> None:
         longest = self.folder.statistics.sessions.past_max_length
         if self.past_length > longest:
             raise ConfigError(

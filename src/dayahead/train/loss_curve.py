@@ -1,13 +1,12 @@
 """The loss within a fit: its mean in each of at most 20 parts of the steps."""
 
-from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
 from jaxtyping import Float
 from torch import Tensor
 
-Curve = Sequence[tuple[int, float]]
+Curve = tuple[tuple[int, float], ...]
 """Number of each part's last step, from 1 on, and the mean loss per target in it."""
 N_PARTS: Final = 20
 
@@ -19,8 +18,3 @@ def loss_curve(sums: Float[Tensor, "S 2"]) -> Curve:
     ends = [n_steps * (part + 1) // n_parts for part in range(n_parts)]
     parts = [sums[start:end].sum(0).tolist() for start, end in pairwise([0, *ends])]
     return tuple((end, loss / n) for end, (loss, n) in zip(ends, parts, strict=True) if n > 0)
-
-
-def curve_of(stored: Iterable[tuple[int, float]]) -> Curve:
-    """Return a curve as `loss_curve` does, from pairs that JSON has stored as lists."""
-    return tuple((step, loss) for step, loss in stored)

@@ -19,7 +19,7 @@ from dayahead.metrics.lists import Figures
 from dayahead.metrics.metrics import Ranks, window_metrics
 from dayahead.model.next_item import NextItemModel
 from dayahead.outputs.examples import EXAMPLES, Example, write_examples
-from dayahead.outputs.lists import SHOWN, ListRow, add_lists, read_shown, start_lists, write_shown
+from dayahead.outputs.lists import SHOWN, add_lists, read_shown, start_lists, write_shown
 from dayahead.outputs.losses import LOSSES, add_losses
 from dayahead.outputs.ranks_by_window import HORIZON, write_later_ranks
 from dayahead.outputs.tables import (
@@ -34,7 +34,7 @@ from dayahead.outputs.tables import (
 from dayahead.train.batches import Sessions
 from dayahead.train.evaluate import RankedTargets
 from dayahead.train.evaluated_lists import EvaluatedLists
-from dayahead.train.loss_curve import Curve, curve_of
+from dayahead.train.loss_curve import Curve
 
 WINDOWS = "windows.csv"
 TIMING = "timing.csv"
@@ -145,7 +145,7 @@ class EvaluatedWindow:
             train_ranks=np.array(summary["train_ranks"], np.int32),
             train_loss=None if loss is None else float(loss),
             timing=TypeAdapter(Timing).validate_python(summary["timing"]),
-            curve=curve_of(summary["curve"]),
+            curve=tuple((step, loss) for step, loss in summary["curve"]),
             examples=[Example(**example) for example in summary["examples"]],
             lists=None if lists is None else EvaluatedLists(read_shown(folder, window), **lists),
         )
@@ -170,7 +170,8 @@ class ResultsFolder:
     packaged: Sequence[str] = ()
     """Metrics of other packages."""
     rows: list[WindowResult] = field(default_factory=list)
-    list_rows: list[ListRow] = field(default_factory=list)
+    figures: Figures = field(default_factory=dict)
+    """Figures of the lists of the window added last; empty where there are none."""
     later: dict[int, dict[str, Ranks]] = field(init=False)
     """By the number of windows since the fit, from 2 on: ranks by window."""
 
@@ -199,17 +200,13 @@ class ResultsFolder:
         write_csv(self.folder / TIMING, rows, is_longer=n_before > 0)
         add_losses(self.folder, evaluated.window, evaluated.curve, is_first=n_before == 0)
         write_examples(self.folder, evaluated.window, evaluated.examples)
+        self.figures = {}
         if evaluated.lists is not None:
             row = evaluated.lists.row(evaluated.window, self.list_names, self._before)
-            self.list_rows.append(row)
+            self.figures = row.figures
             add_lists(self.folder, row)
         self._before = evaluated.lists
         return self.rows[-1]
-
-    @property
-    def figures(self) -> Figures:
-        """Figures of the lists of the window added last; empty where there are none."""
-        return self.list_rows[-1].figures if self._before is not None else {}
 
     def write_later(self) -> None:
         """Write the ranks of older models, of all windows."""
