@@ -22,8 +22,7 @@ from dayahead.model.model import CountingModel
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.train.batches import Sessions
 from dayahead.train.data_loading import Loader
-from dayahead.train.evaluate import evaluate
-from dayahead.train.offered import Offered
+from dayahead.train.evaluate import Offered, evaluate
 from dayahead.train.run import Run
 from dayahead.train.study import Study
 from dayahead.windows.folder import Window, WindowFolder

@@ -12,8 +12,7 @@ from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import LoadedBatches, Sessions, shuffled_rows, sorted_rows
-from dayahead.train.evaluate import RankedTargets, evaluate
-from dayahead.train.offered import Offered
+from dayahead.train.evaluate import Offered, RankedTargets, evaluate
 from dayahead.train.trainers import GradientTrainer
 
 SINGLE = Rank(index=0, world_size=1)

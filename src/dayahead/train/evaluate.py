@@ -23,14 +23,44 @@ from dayahead.outputs.tables import WindowRanks
 from dayahead.train.batches import Batch
 from dayahead.train.event_types import Targets
 from dayahead.train.list_counts import NO_BEST, Best
-from dayahead.train.offered import Offered
 from dayahead.train.streaming import Batches
+from dayahead.windows.items import ItemTable
 
 Top = tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]
 """The best-scored candidates, best first, by column or catalogue index, and their scores."""
 SCORES_AT_ONCE = 2**27
 """Scores computed at once on each process: 512 MiB. Without this limit, 512 sessions over 10
 million items would take 19 GiB."""
+
+
+@dataclass(frozen=True)
+class Offered:
+    """Candidates at a time. A session's own items are candidates besides, unless withdrawn.
+
+    Own items that are not released yet are candidates: the session has just clicked them.
+    """
+
+    candidates: NDArray[np.int32]
+    """Catalogue indices, ascending."""
+    is_withdrawn: NDArray[np.bool_] | None = None
+    """[n] by catalogue index; items from n on are not. None: no item is."""
+
+    @classmethod
+    def at(cls, time: int, candidates: NDArray[np.int32], table: ItemTable | None) -> "Offered":
+        """Return those of `candidates` that a table of items says are available at a time.
+
+        Args:
+            time: microseconds since 1970.
+            candidates: catalogue indices, ascending.
+            table: of items, if there is one.
+        """
+        if table is None:
+            return cls(candidates)
+        return cls(candidates[table.is_available(candidates, time)], table.withdrawn(time))
+
+    def __len__(self) -> int:
+        """Return the number of candidates that all sessions share."""
+        return len(self.candidates)
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,13 @@ from dayahead.train.batches import Sessions
 from dayahead.train.evaluate import (
     SCORES_AT_ONCE,
     FoundRanks,
+    Offered,
     Prefixes,
     RankedTargets,
     ShardedRanking,
     session_scorer,
 )
 from dayahead.train.list_counts import NO_BEST, Best
-from dayahead.train.offered import Offered
 
 
 @dataclass(frozen=True)

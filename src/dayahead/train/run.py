@@ -42,12 +42,11 @@ from dayahead.outputs.examples import N_EXAMPLES, N_RECOMMENDED, Example
 from dayahead.outputs.tables import write_evidence
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.data_loading import Loader
-from dayahead.train.evaluate import RankedTargets, evaluate
+from dayahead.train.evaluate import Offered, RankedTargets, evaluate
 from dayahead.train.evaluated_lists import ListEvaluation
 from dayahead.train.list_counts import Best
 from dayahead.train.live_evaluation import Request, evaluate_live, with_counted
 from dayahead.train.loss_curve import Curve
-from dayahead.train.offered import Offered
 from dayahead.train.results import (
     EVIDENCE,
     EvaluatedWindow,

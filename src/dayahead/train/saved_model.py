@@ -18,10 +18,9 @@ from dayahead.outputs.tables import WindowRanks, WindowResult, window_result
 from dayahead.train.batches import LoadedBatches, Sessions, sorted_rows
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.data_loading import columns_read
-from dayahead.train.evaluate import RankedTargets, evaluate
+from dayahead.train.evaluate import Offered, RankedTargets, evaluate
 from dayahead.train.event_types import EventTypes
 from dayahead.train.live_evaluation import Request, evaluate_live, with_counted
-from dayahead.train.offered import Offered
 from dayahead.windows.folder import Role, Window, WindowFolder
 from dayahead.windows.metadata import Statistics
 

@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -145,19 +145,17 @@ class Progress:
         return f"window {self.n_done} of {self.n_windows}{left}"
 
 
+@dataclass
 class FitSchedule:
     """Brings a run's model to one window after the other, with as few fits as the cache allows."""
 
-    def __init__(
-        self, run: Run, windows: Sequence[Window], cached: CachedWindows, profile: WindowProfile
-    ) -> None:
-        self.run = run
-        self.windows = windows
-        self.cached = cached
-        self.profile = profile
-        self.index = -1
-        """Index of the window that the model was fitted on last."""
-        self.fit: Fit | None = None
+    run: Run
+    windows: Sequence[Window]
+    cached: CachedWindows
+    profile: WindowProfile
+    index: int = -1
+    """Index of the window that the model was fitted on last."""
+    fit: Fit | None = None
 
     def fit_up_to(self, index: int) -> Fit:
         """Bring the model to its state after the fit of windows[index], and return that fit.

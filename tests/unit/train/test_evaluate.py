@@ -16,10 +16,9 @@ from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.model import Model
 from dayahead.model.tasks import build_task
 from dayahead.train.batches import LoadedBatches, Sessions, sorted_rows
-from dayahead.train.evaluate import _synchronised_prefixes, evaluate
+from dayahead.train.evaluate import Offered, _synchronised_prefixes, evaluate
 from dayahead.train.event_types import Targets
 from dayahead.train.list_counts import Best
-from dayahead.train.offered import Offered
 from support.tiny_settings import counted, task_config
 
 CPU = torch.device("cpu")
