@@ -4,7 +4,6 @@ import numpy as np
 import pyarrow.compute as pc
 import torch
 from jaxtyping import Int
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dayahead.core.columns import ITEM_ID, N_RESERVED
@@ -62,14 +61,9 @@ class ItemHistory:
         """Value by catalogue index; items without one have a value of their own, below 0."""
         if self.column is None:
             return None
-        values, own = self._listed(self.column), -np.arange(len(self.values))
-        return torch.from_numpy(np.where(values >= N_RESERVED, values, own))
-
-    def _listed(self, column: str) -> NDArray[np.int64]:
-        """Return the values of events, or those of the table of items where it has the column."""
-        newest = self.folder.windows[self.n_windows - 1] if self.n_windows else None
-        table = self.folder.items_at(newest) if newest else None
-        if table is None or column not in table.rows.column_names:
-            return self.values
-        size = len(self.values)
-        return np.where(table.is_listed(size), table.values(column, size), self.values)
+        values, size = self.values, len(self.values)
+        before = self.folder.windows[: self.n_windows]
+        table = self.folder.items_at(before[-1]) if before else None
+        if table is not None and self.column in table.rows.column_names:
+            values = np.where(table.is_listed(size), table.values(self.column, size), values)
+        return torch.from_numpy(np.where(values >= N_RESERVED, values, -np.arange(size)))

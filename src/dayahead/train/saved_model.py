@@ -1,7 +1,7 @@
 """A saved model evaluated on a window that came after it."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -82,7 +82,7 @@ def saved_ranks(
     targets = types.targets_in(table, positions)
     n_targets = targets.counts
     if stored.model.tick:
-        ranked = _live_ranks(stored, _Followed.of(stored, folder, window), sessions, n_targets)
+        ranked = _live_ranks(stored, folder, window, sessions, n_targets)
     else:
         # Later values are unknown, as they were when the model was saved.
         batches = _batches(sessions.without_later(stored.config.known))
@@ -103,58 +103,41 @@ def _read(
     return table, types.mark(sessions, read)
 
 
-@dataclass(frozen=True)
-class _Followed:
-    """Windows that a saved model counts, until the end of the one that it is evaluated on.
-
-    They are those after its fit. A window that it was fitted on comes again instead, right after
-    the last one: its clicks would count twice at their own times, which are before the fit's end.
-    """
-
-    folder: WindowFolder
-    windows: Sequence[Window]
-    sizes: Mapping[str, int]
-    """Number of values of each vocabulary at the last of them."""
-    delay: int
-    """How much later than they were their clicks come, in microseconds."""
-
-    @classmethod
-    def of(cls, stored: StoredModel, folder: WindowFolder, window: Window) -> "_Followed":
-        config = stored.config
-        new = [each for each in folder.windows if config.window < each.name <= window.name]
-        if new:
-            return cls(folder, new, Catalogue(folder, config.model).sizes_at(window), 0)
-        return cls(folder, [window], config.sizes, config.end - window.start_time)
-
-    @property
-    def end(self) -> int:
-        """End of the last window, microseconds since 1970."""
-        return self.folder.ends[self.windows[-1].name] + self.delay
-
-    def train_sessions(self, stored: StoredModel) -> Iterator[Padded]:
-        for window in self.windows:
-            _, sessions = _read(stored, self.folder, window, "train")
-            yield from _batches(self.delayed(sessions)).padded()
-
-    def delayed(self, sessions: Sessions) -> Sessions:
-        times = sessions.columns[EVENT_TIME] + self.delay
-        return replace(sessions, columns=sessions.columns | {EVENT_TIME: times})
-
-
 def _live_ranks(
-    stored: StoredModel, followed: _Followed, sessions: Sessions, n_targets: NDArray[np.int64]
+    stored: StoredModel,
+    folder: WindowFolder,
+    window: Window,
+    sessions: Sessions,
+    n_targets: NDArray[np.int64],
 ) -> RankedTargets:
-    """Rank the targets as of their ticks, while the model counts what came after its fit."""
-    model = stored.model
-    asked = followed.delayed(sessions)
-    request = Request.of(asked, n_targets, model.tick, followed.end)
+    """Rank the targets as of their ticks, while the model counts the windows after its fit.
+
+    A window that it was fitted on comes again instead, right after the last one: its clicks would
+    count twice at their own times, which are before the fit's end.
+    """
+    model, config = stored.model, stored.config
+    windows = [each for each in folder.windows if config.window < each.name <= window.name]
+    if windows:
+        sizes, delay = Catalogue(folder, config.model).sizes_at(window), 0
+    else:  # their clicks come so many microseconds later than they were
+        windows, sizes, delay = [window], config.sizes, config.end - window.start_time
+    end = folder.ends[window.name] + delay
+
+    def delayed(given: Sessions) -> Sessions:
+        times = given.columns[EVENT_TIME] + delay
+        return replace(given, columns=given.columns | {EVENT_TIME: times})
+
+    def train_sessions() -> Iterator[Padded]:
+        for each in windows:
+            _, found = _read(stored, folder, each, "train")
+            yield from _batches(delayed(found)).padded()
 
     def offered(time: int) -> Offered:
         return _offered(stored, with_counted(stored.candidates, model), time)
 
-    train = followed.train_sessions(stored)
+    request = Request.of(delayed(sessions), n_targets, model.tick, end)
     try:
-        model.follow(followed.sizes, train, followed.end, to_fit=False)
+        model.follow(sizes, train_sessions(), end, to_fit=False)
         [ranked] = evaluate_live(model, [request], offered, ALONE, BATCH_SIZE)
     finally:
         model.rewind()
