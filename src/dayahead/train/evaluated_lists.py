@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from dayahead.config.metric_names import OF_LISTS
@@ -23,7 +24,7 @@ from dayahead.metrics.lists import (
 from dayahead.metrics.packaged import packaged_figure
 from dayahead.outputs.lists import ListRow
 from dayahead.train.item_history import ItemHistory
-from dayahead.train.likeness import likeness_of
+from dayahead.train.likeness import Cosine, Likeness, SameValue
 from dayahead.train.list_counts import WindowLists
 from dayahead.windows.folder import Window, WindowFolder
 from dayahead.windows.metadata import has_vector
@@ -103,8 +104,19 @@ class ListEvaluation:
         if not length:
             return None
         self.history.advance(fitted)
-        likeness = likeness_of(self.folder, self.by, self.history, fitted, self.process.device)
-        return WindowLists(length, likeness, self.process)
+        return WindowLists(length, self._likeness(fitted), self.process)
+
+    def _likeness(self, fitted: Window) -> Likeness | None:
+        """Return how alike items are by evaluation.diversity_by, as known after a window's fit."""
+        device, attribute = self.process.device, self.history.attribute
+        if attribute is not None:
+            return SameValue(attribute.to(device))
+        if self.by is None:
+            return None
+        table = self.folder.items_at(fitted)
+        assert table is not None
+        vectors = table.vectors(self.by, len(self.history.sessions))
+        return Cosine(torch.from_numpy(vectors).to(device))
 
     @in_phase("lists")
     def finish(

@@ -8,10 +8,6 @@ from jaxtyping import Float32, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from dayahead.train.item_history import ItemHistory
-from dayahead.windows.folder import Window, WindowFolder
-from dayahead.windows.metadata import has_vector
-
 COMPONENTS = 2**22
 """Components of vectors that are read at once: 32 MiB."""
 
@@ -57,19 +53,3 @@ class Cosine:
 
 Likeness = SameValue | Cosine
 """Sums over lists of how alike two items are, as integers: exact in any order."""
-
-
-def likeness_of(
-    folder: WindowFolder,
-    name: str | None,
-    history: ItemHistory,
-    fitted: Window,
-    device: torch.device,
-) -> Likeness | None:
-    """Return how alike items are by evaluation.diversity_by, as known after the fit of a window."""
-    if name is not None and has_vector(folder.statistics, name):
-        table = folder.items_at(fitted)
-        assert table is not None
-        return Cosine(torch.from_numpy(table.vectors(name, len(history.sessions))).to(device))
-    attribute = history.attribute
-    return None if attribute is None else SameValue(attribute.to(device))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from torch import Tensor
@@ -290,10 +290,9 @@ def _window_record(
     del rates["window"]
     train = {f"train_{name}": value for name, value in result.train_metrics.items()}
     figures = {"target_outside": result.target_outside, "train_loss": result.train_loss, **rates}
-    start = datetime.fromisoformat(window.start)
     return {
         "step": window.position,
-        "timestamp_ms": round(start.timestamp() * 1000),
+        "timestamp_ms": window.start_time // 1000,
         "metrics": result.metrics | lists | train | figures,
     }
 
