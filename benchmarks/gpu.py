@@ -23,7 +23,6 @@ from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.model.output_layer import softmax_loss
 from dayahead.train.batches import LoadedBatches
-from dayahead.train.precision import uses_bfloat16
 from dayahead.train.trainers import GradientTrainer
 from measurement import Work, print_header, seconds
 from workload import build_model, default_params, equal_sessions
@@ -106,14 +105,13 @@ def works_of(process: Process, params: Params, sizes: Sizes) -> dict[str, Work]:
     lengths = torch.full((sizes.sessions,), sizes.targets, device=device)
     states = inputs.flatten(0, 1).clone().requires_grad_()
     targets = torch.randint(sizes.n_items, (sizes.rows,)).to(device)
-    is_bfloat16 = uses_bfloat16(training, process)
 
     def softmax() -> None:
-        with torch.autocast(device.type, torch.bfloat16, enabled=is_bfloat16):
+        with torch.autocast(device.type, torch.bfloat16, enabled=trainer.is_bfloat16):
             softmax_loss(states, network.output_layer, targets, params.loss).backward()
 
     def body() -> None:
-        with torch.autocast(device.type, torch.bfloat16, enabled=is_bfloat16):
+        with torch.autocast(device.type, torch.bfloat16, enabled=trainer.is_bfloat16):
             network.body(inputs, lengths).sum().backward()
 
     def optimizer() -> None:

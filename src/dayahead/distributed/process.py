@@ -58,6 +58,10 @@ class Process:
         has = torch.cpu.get_capabilities()
         return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
 
+    def uses_bfloat16(self, precision: str) -> bool:
+        """Whether the matrix products of a fit with this `training.precision` are bfloat16."""
+        return self.multiplies_bfloat16 if precision == "auto" else precision == "bfloat16"
+
     def all_reduce(self, values: Tensor) -> Tensor:
         """Sum `values` over all processes, in place."""
         if self.rank.world_size > 1:

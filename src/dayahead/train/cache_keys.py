@@ -19,7 +19,6 @@ from dayahead.core.plugins import Kind, plugin_sources
 from dayahead.distributed.process import Process
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.event_types import EventTypes
-from dayahead.train.precision import uses_bfloat16
 from dayahead.windows.folder import Window
 from dayahead.windows.metadata import has_vector
 
@@ -146,7 +145,7 @@ class CacheKeys:
             "items": None if statistics.items is None else asdict(statistics.items),
             "new_items": params.evaluation.ranks_new_items if statistics.items else None,
             "device": process.device.type,
-            "bfloat16": has_network and uses_bfloat16(params.training, process),
+            "bfloat16": has_network and process.uses_bfloat16(params.training.precision),
             # Every process has its own random stream for dropout.
             "dropout": process.rank.world_size if params.model.has_dropout else None,
             "machine": self.machine,

@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from dayahead.config.params import TrainingConfig
-from dayahead.core.errors import ModelFileError, TrainingError
+from dayahead.core.errors import ConfigError, ModelFileError, TrainingError
 from dayahead.core.phases import in_phase, phase, steps
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.collectives import sum_gradients
@@ -26,7 +26,6 @@ from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.train.batches import Batch, LoadedBatches
 from dayahead.train.loss_curve import Curve, loss_curve
 from dayahead.train.optimizer import build_optimizer, replace_grown, set_learning_rate
-from dayahead.train.precision import check_bfloat16, uses_bfloat16
 from dayahead.train.streaming import Batches
 
 BUCKET_MIB = 25
@@ -88,11 +87,11 @@ class GradientTrainer:
     """
 
     def __init__(self, model: NextItemModel, config: TrainingConfig, process: Process) -> None:
-        is_bfloat16 = uses_bfloat16(config, process)
-        if is_bfloat16:
-            check_bfloat16(model.config.architecture, process)
+        self.is_bfloat16 = process.uses_bfloat16(config.precision)
+        if self.is_bfloat16:
+            _check_bfloat16(model.config.architecture, process)
         if model.loss_config.triton:
-            check_triton(process.device, torch.bfloat16 if is_bfloat16 else torch.float32)
+            check_triton(process.device, torch.bfloat16 if self.is_bfloat16 else torch.float32)
         self.model = model.to(process.device)
         self.config = config
         self.process = process
@@ -192,8 +191,7 @@ class GradientTrainer:
         negatives = rows = None
         if self._updates_few_rows:
             negatives, rows = self._sampled(random)
-        is_bfloat16 = uses_bfloat16(self.config, self.process)
-        with torch.autocast(self.process.device.type, torch.bfloat16, enabled=is_bfloat16):
+        with torch.autocast(self.process.device.type, torch.bfloat16, enabled=self.is_bfloat16):
             loss, n_targets = self.wrapped(
                 batch.columns, batch.lengths, random, self.config.length_groups, negatives
             )
@@ -344,6 +342,17 @@ class GradientTrainer:
                 raise ModelFileError(f"{name}: no moment of a weight of the network")
             # A copy: the optimizer changes its state in place.
             self.optimizer.state[held][key] = value.to(held.device, copy=True)
+
+
+def _check_bfloat16(architecture: str, process: Process) -> None:
+    """Raise ConfigError if the device cannot compute this architecture in bfloat16."""
+    is_cpu = process.device.type == "cpu"
+    if architecture == "lstm" and is_cpu and not torch.cpu.get_capabilities().get("avx512_f"):
+        raise ConfigError(
+            "params.yaml: training.precision: bfloat16: an lstm needs a CPU with AVX-512 for it, "
+            "and this one has none; set training.precision to auto or float32, or "
+            "model.architecture to gru"
+        )
 
 
 def _values(parameter: nn.Parameter) -> Tensor:

@@ -11,7 +11,6 @@ from dayahead.distributed.process import Process, Rank
 from dayahead.model.next_item import NextItemModel
 from dayahead.train import trainers
 from dayahead.train.batches import LoadedBatches, Sessions, shuffled_rows
-from dayahead.train.precision import uses_bfloat16
 from dayahead.train.trainers import CountingTrainer, GradientTrainer
 from support.tiny_settings import (
     baseline,
@@ -284,10 +283,7 @@ def test_the_loss_in_bfloat16_is_close_to_that_in_float32():
 def test_auto_uses_bfloat16_if_the_cpu_has_instructions_for_it(capabilities, monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     here = Process(Rank(0, 1), torch.device("cpu"))
-    found = [
-        uses_bfloat16(training_config(precision=precision), here)
-        for precision in ("auto", "bfloat16", "float32")
-    ]
+    found = [here.uses_bfloat16(precision) for precision in ("auto", "bfloat16", "float32")]
     assert found == [any(capabilities.values()), True, False]
 
 
