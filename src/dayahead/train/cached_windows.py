@@ -269,27 +269,20 @@ def is_spaced(index: int, newest: int) -> bool:
     return newest - index < 2 * power
 
 
-def _cpu() -> Machine:
-    """Name of the CPU, and its instructions that arithmetic may use."""
-    about = torch.cpu.get_capabilities()
-    instructions = (name for name, has in about.items() if has is True)
-    return {
-        "cpu": about.get("cpu_name", "unknown"),
-        **{name: True for name in instructions if name.startswith(ARITHMETIC)},
-    }
-
-
 def _machine(process: Process, *, is_sharded: bool) -> Machine:
     device = process.device
     if device.type == "cuda":
         machine: dict[str, str | int] = {"device": torch.cuda.get_device_name(device)}
     else:
+        about = torch.cpu.get_capabilities()
+        instructions = [name for name, has in about.items() if has is True]
         machine = {
             "device": platform.machine(),
             "torch": package_version("torch"),
             "kernels": torch.backends.cpu.get_cpu_capability(),
             "threads": torch.get_num_threads(),
-            **_cpu(),
+            "cpu": about.get("cpu_name", "unknown"),
+            **{name: True for name in instructions if name.startswith(ARITHMETIC)},
             **{name: value for name, value in os.environ.items() if name in CPU_VARIABLES},
         }
     items = {"items": "sharded"} if is_sharded else {}
