@@ -106,7 +106,11 @@ def search(options: SearchOptions, root: Path) -> Found:
         metric = _metric(options.metric, checked)
         plan = Plan(checked_space(file, base, options.space), metric, options.seed)
         study = open_study(home.with_suffix(".db"), name, plan)
-        record = SearchRun(checked.tracking.experiment, name, _texts(file, common))
+        tried = {
+            f"space.{key}": values.choices or f"{values.low} to {values.high}"
+            for key, values in file.space.items()
+        }
+        record = SearchRun(checked.tracking.experiment, name, common | tried)
         warn_of_uncommitted(root, ("params.yaml", "searches/", "presets/", "dvc.lock"))
         _log.info(
             f"study {name}: {options.n_trials} trials for the highest {metric} on valid; their "
@@ -166,14 +170,6 @@ def _metric(name: str | None, params: Params) -> str:
     return name or f"ndcg_at_{max(cutoffs)}"
 
 
-def _texts(file: SearchFile, common: Settings) -> dict[str, str]:
-    """Return a study's params for MLflow."""
-    texts = {key: str(value) for key, value in common.items()}
-    for key, values in file.space.items():
-        texts[f"space.{key}"] = str(values.choices or f"{values.low} to {values.high}")
-    return texts
-
-
 def _record_trial(record: SearchRun, study: optuna.Study, trial: FrozenTrial, metric: str) -> None:
     best = best_trial(study, trial.number)
     values = {metric: trial.value, "best": None if best is None else best.value}
@@ -217,7 +213,7 @@ def summarize(found: Found) -> str:
     """Return what a search has found, for the terminal."""
     counts = ", ".join(f"{count} {state}" for state, count in found.counts.items())
     best, gain = found.best, (found.best.value or 0.0) - found.current
-    rows = [(key, value) for key, value in best.user_attrs[SETTINGS].items()]
+    rows = [*best.user_attrs[SETTINGS].items()]
     lines = [
         f"study {found.study}: {counts}",
         f"{found.metric} on valid: {found.current:.4f} with the current settings, "
