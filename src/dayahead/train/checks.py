@@ -169,11 +169,8 @@ def _check_profile(folder: WindowFolder, windows: Sequence[Window], params: Para
     config, training = params.profile, params.training
     if config.window is None:
         return
-    fitted = {window.name: n for n, window in enumerate(windows) if window != windows[-1]}
-    if training.fit_last:
-        fitted[windows[-1].name] = len(windows) - 1
-    if config.window not in fitted:
-        names = list(fitted)
+    names = [each.name for each in windows[: len(windows) - (not training.fit_last)]]
+    if config.window not in names:
         raise ConfigError(
             f"params.yaml: profile.window: {config.window} is not among the {len(names)} windows "
             f"that this run fits, {names[0]} to {names[-1]}"
@@ -181,7 +178,7 @@ def _check_profile(folder: WindowFolder, windows: Sequence[Window], params: Para
     is_joint = params.model.architecture == MEMORY and params.memory.end_to_end
     if is_joint or not params.model.has_network:
         return  # as many steps as the head finds examples, or as the sessions fill when counted
-    past = fitted_windows(windows[: fitted[config.window] + 1], training)
+    past = fitted_windows(windows[: names.index(config.window) + 1], training)
     n_sessions = sum(folder.n_sessions(window, "train") for window in past)
     n_steps = params.network_steps(n_sessions)
     if config.first_step + config.steps > n_steps:
