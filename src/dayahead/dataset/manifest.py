@@ -1,11 +1,14 @@
 """data/raw/manifest.json: source files, the files of events and items made of them, quality."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
-from dayahead.core.errors import DataError
+from pydantic import ConfigDict
+
+from dayahead.config.loading import validated
+from dayahead.core.errors import ConfigError, DataError, first_line
 from dayahead.core.files import read_json, write_json
 
 MANIFEST = "manifest.json"
@@ -56,6 +59,8 @@ class SourceRecord:
 class QualityResult:
     """One quality check of the whole log."""
 
+    __pydantic_config__: ClassVar = ConfigDict(extra="ignore")  # a share that is read
+
     check: str
     """Key under `quality` in datasets/<name>.yaml, such as nulls.price."""
     found: int
@@ -68,11 +73,12 @@ class QualityResult:
     """Locations of the first defects."""
     worst: str = ""
     """Share and name of the file with the largest share."""
+    share: float = field(init=False)
+    """Share of rows (days) that are defective."""
 
-    @property
-    def share(self) -> float:
-        """Share of rows (days) that are defective."""
-        return self.found / self.of if self.of else 0.0
+    def __post_init__(self) -> None:
+        """Compute the share."""
+        object.__setattr__(self, "share", self.found / self.of if self.of else 0.0)
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,8 @@ class ItemsRecord:
 @dataclass(frozen=True)
 class RawManifest:
     """Description of the files that `download` has written to data/raw."""
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
     dataset: str
     log_end: datetime
@@ -111,11 +119,7 @@ class RawManifest:
     def write(self, raw: Path) -> None:
         """Write manifest.json into the folder data/raw."""
         content = asdict(self) | {"log_end": self.log_end.isoformat()}
-        content["quality"] = _with_shares(self.quality)
-        if self.items is not None:
-            content["items"]["quality"] = _with_shares(self.items.quality)
-        absent = [name for name in ("span", "items") if content[name] is None]
-        write_json(raw / MANIFEST, {k: v for k, v in content.items() if k not in absent})
+        write_json(raw / MANIFEST, {k: v for k, v in content.items() if v is not None})
 
     @classmethod
     def read(cls, raw: Path) -> "RawManifest":
@@ -126,43 +130,9 @@ class RawManifest:
         """
         path = raw / MANIFEST
         try:
-            found = read_json(path)
-            items = found.get("items")
-            return cls(
-                **found
-                | {
-                    "log_end": datetime.fromisoformat(found["log_end"]),
-                    **_read(found),
-                    "span": _span(found.get("span")),
-                    "items": None if items is None else ItemsRecord(**{**items, **_read(items)}),
-                }
-            )
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            return validated(cls, read_json(path), MANIFEST)
+        except (OSError, ValueError, ConfigError) as error:
             raise DataError(
-                f"{path}: not a readable manifest ({type(error).__name__}: {error}); "
+                f"{path}: not a readable manifest ({type(error).__name__}: {first_line(error)}); "
                 f"run `dvc repro -f download`"
             ) from None
-
-
-def _with_shares(quality: tuple[QualityResult, ...]) -> list[dict[str, Any]]:
-    return [asdict(result) | {"share": result.share} for result in quality]
-
-
-def _read(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the lists that the log and the table of items have."""
-    quality = []
-    for result in found.get("quality", ()):
-        given = {name: value for name, value in result.items() if name != "share"}
-        quality.append(QualityResult(**given | {"examples": tuple(given["examples"])}))
-    return {
-        "files": tuple(SourceRecord(**file) for file in found["files"]),
-        "parts": tuple(EventsFile(**part) for part in found["parts"]),
-        "quality": tuple(quality),
-    }
-
-
-def _span(found: list[int] | None) -> tuple[int, int] | None:
-    if found is None:
-        return None
-    first, end = map(int, found)
-    return first, end
