@@ -1,11 +1,9 @@
 """Tables that DuckDB puts in order, on the disk where memory is short: its own, Delta, Iceberg."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -18,16 +16,9 @@ ICEBERG = "iceberg://"
 """Begin of addresses of tables in a catalog: iceberg://catalog/namespace.table."""
 _BATCH = 1 << 16
 _LOG = "log"
-_CLOSED = (
-    "python_enable_replacements",
-    "autoinstall_known_extensions",
-    "autoload_known_extensions",
-)
+_EXTENSIONS = ("autoinstall_known_extensions", "autoload_known_extensions")
+_CLOSED = ("python_enable_replacements", *_EXTENSIONS)
 _ADVICE = "Check the address in source.urls and the credentials in the environment"
-
-
-class _Scan(Protocol):
-    def __call__(self, columns: list[str]) -> pa.RecordBatchReader: ...
 
 
 @contextmanager
@@ -50,7 +41,7 @@ def open_duckdb(url: str, shown: str, query: str, scratch: Path) -> Iterator[Tab
         relation = f"({query}\n)"
         with _reporting(shown):
             schema = connection.sql(f"FROM {relation} AS q").limit(0).to_arrow_table().schema
-        yield _Ordered(connection, shown, relation, schema)
+        yield _ordered(connection, shown, relation, schema)
 
 
 @contextmanager
@@ -67,11 +58,11 @@ def open_delta(url: str, shown: str, scratch: Path) -> Iterator[Table]:
         schema = pa.schema(table.schema().to_arrow())
     with connection:
         version = f"{table.metadata().id} {table.version()}"
-        yield _Ordered(connection, shown, _LOG, schema, version, partial(_delta_rows, table))
 
+        def scan(columns: list[str]) -> pa.RecordBatchReader:
+            return pa.RecordBatchReader.from_stream(table.scan(columns=columns))
 
-def _delta_rows(table: Any, columns: list[str]) -> pa.RecordBatchReader:  # noqa: ANN401
-    return pa.RecordBatchReader.from_stream(table.scan(columns=columns))
+        yield _ordered(connection, shown, _LOG, schema, version, scan)
 
 
 @contextmanager
@@ -97,17 +88,14 @@ def open_iceberg(url: str, shown: str, scratch: Path) -> Iterator[Table]:
                 table = catalog.load_table(unquote(parts.path.strip("/")))
             else:
                 table = tables.StaticTable.from_metadata(url)
-            connection, snapshot = (
-                stack.enter_context(_connected(scratch)),
-                table.current_snapshot(),
-            )
-            schema = table.schema().as_arrow()
+            connection = stack.enter_context(_connected(scratch))
+            schema, snapshot = table.schema().as_arrow(), table.current_snapshot()
         version = f"{table.metadata.table_uuid} {snapshot and snapshot.snapshot_id}"
-        yield _Ordered(connection, shown, _LOG, schema, version, partial(_iceberg_rows, table))
 
+        def scan(columns: list[str]) -> pa.RecordBatchReader:
+            return table.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
 
-def _iceberg_rows(table: Any, columns: list[str]) -> pa.RecordBatchReader:  # noqa: ANN401
-    return table.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
+        yield _ordered(connection, shown, _LOG, schema, version, scan)
 
 
 def _connected(scratch: Path, path: str = ":memory:") -> Any:  # noqa: ANN401
@@ -132,33 +120,25 @@ def _reporting(shown: str) -> Iterator[None]:
         raise SourceError(f"{shown}: cannot be read: {reason(error)}. Correct it") from None
 
 
-@dataclass(frozen=True)
-class _Ordered:
-    """A query, or a table whose rows another library reads."""
+def _ordered(
+    connection: Any,  # noqa: ANN401
+    shown: str,
+    relation: str,
+    found: pa.Schema,
+    version: str = "",
+    scan: Callable[[list[str]], pa.RecordBatchReader] | None = None,
+) -> Table:
+    """Return a query, or the table `_LOG`, whose rows `scan` reads, once."""
+    as_text = [each.name for each in found if pa.types.is_interval(each.type)]
+    schema = with_text(found, as_text)
 
-    connection: Any
-    shown: str
-    relation: str
-    found: pa.Schema
-    version: str = ""
-    scan: _Scan | None = None
-    """Reads the rows of `_LOG`, once."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Columns as they are read."""
-        return with_text(self.found, self._as_text())
-
-    def _as_text(self) -> list[str]:
-        return [each.name for each in self.found if pa.types.is_interval(each.type)]
-
-    def read(self, reading: Reading) -> Iterator[pa.RecordBatch]:
-        """Read rows of some columns, in their order."""
-        statement = select(self.relation, self.schema, reading, self._as_text())
-        with _reporting(self.shown):
-            if self.scan is not None:
+    def read(reading: Reading) -> Iterator[pa.RecordBatch]:
+        statement = select(relation, schema, reading, as_text)
+        with _reporting(shown):
+            if scan is not None:
                 needed = [each.partition(".")[0] for each in (reading.time, *reading.order)]
-                columns = [each for each in needed if each in self.found.names]
-                names = list(dict.fromkeys([*reading.columns, *columns]))
-                self.connection.register(_LOG, self.scan(names))
-            yield from self.connection.sql(statement).to_arrow_reader(_BATCH)
+                columns = [each for each in needed if each in found.names]
+                connection.register(_LOG, scan(list(dict.fromkeys([*reading.columns, *columns]))))
+            yield from connection.sql(statement).to_arrow_reader(_BATCH)
+
+    return Table(schema, read, version)

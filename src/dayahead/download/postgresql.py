@@ -3,8 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -14,20 +12,9 @@ from dayahead.download.table import Table, library, opening, reason
 
 SECONDS = 30
 """Time within which a server must answer, unless the address or PGCONNECT_TIMEOUT says another."""
-_AS_THEY_ARE = frozenset(
-    [
-        "int2",
-        "int4",
-        "int8",
-        "float4",
-        "float8",
-        "bool",
-        "text",
-        "varchar",
-        "timestamp",
-        "timestamptz",
-        "date",
-    ]
+_AS_THEY_ARE = (
+    *("int2", "int4", "int8", "float4", "float8", "bool"),
+    *("text", "varchar", "timestamp", "timestamptz", "date"),
 )
 """Types that are read as they are; others become text, as PostgreSQL writes them."""
 _SETTINGS = (
@@ -59,8 +46,20 @@ def open_postgresql(url: str, shown: str, query: str) -> Iterator[Table]:
         with _reporting(shown):
             for statement in _SETTINGS:
                 cursor.execute(statement)
-            schema = cursor.adbc_execute_schema(query)
-        yield _Result(cursor, shown, query, schema)
+            found = cursor.adbc_execute_schema(query)
+        kinds = {each.name: (each.metadata or {}).get(b"POSTGRESQL:type", b"") for each in found}
+        as_text = [name for name, kind in kinds.items() if kind.decode() not in _AS_THEY_ARE]
+        schema = with_text(found, as_text)
+
+        def read(reading: Reading) -> Iterator[pa.RecordBatch]:
+            # ADBC wraps infinite dates and times around, to the other end of all times.
+            relation, binary = f"({query}\n)", ' COLLATE "C"'
+            statement = select(relation, schema, reading, as_text, binary, has_infinity=True)
+            with _reporting(shown):
+                cursor.execute(statement)
+                yield from cursor.fetch_record_batch()
+
+        yield Table(schema, read)
 
 
 def _with_timeout(url: str) -> str:
@@ -80,33 +79,3 @@ def _reporting(shown: str) -> Iterator[None]:
             found = reason(error).partition("ERROR:")[2].strip()
             raise SourceError(f"{shown}: source.query fails: {found}. Correct it") from None
         raise UnreachableError(f"{shown}: connection lost: {reason(error)}. Run again") from None
-
-
-@dataclass(frozen=True)
-class _Result:
-    """The result of a query."""
-
-    cursor: Any
-    shown: str
-    query: str
-    found: pa.Schema
-    version: str = ""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Columns as they are read."""
-        return with_text(self.found, self._as_text())
-
-    def _as_text(self) -> list[str]:
-        kinds = {each.name: (each.metadata or {}).get(b"POSTGRESQL:type") for each in self.found}
-        return [name for name, kind in kinds.items() if (kind or b"").decode() not in _AS_THEY_ARE]
-
-    def read(self, reading: Reading) -> Iterator[pa.RecordBatch]:
-        """Read rows of some columns, in their order."""
-        relation, text = f"({self.query}\n)", self._as_text()
-        with _reporting(self.shown):
-            # ADBC wraps infinite dates and times around, to the other end of all times.
-            binary = ' COLLATE "C"'
-            statement = select(relation, self.schema, reading, text, binary, has_infinity=True)
-            self.cursor.execute(statement)
-            yield from self.cursor.fetch_record_batch()

@@ -1,10 +1,11 @@
 """What every kind of table offers, and errors of their libraries in one line."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,24 +17,17 @@ _NOISE = re.compile(r"\x1b\[[\d;]*m|\[libpq\] |\n *\^+|\s*Query was: .*?(?=SQLST
 """Colours, names of libraries, pointers into a line, and the query in messages about it."""
 
 
-class Table(Protocol):
+@dataclass(frozen=True)
+class Table:
     """An opened table or query of a warehouse."""
 
-    @property
-    def schema(self) -> pa.Schema:
-        """Columns as they are read."""
-
-    @property
-    def version(self) -> str:
-        """Text that changes with the rows; empty: unknown until they are read."""
-
-    def read(self, reading: Reading) -> Iterator[pa.RecordBatch]:
-        """Read rows of some columns, in their order.
-
-        Raises:
-            SourceError: the query fails.
-            UnreachableError: the connection is lost.
-        """
+    schema: pa.Schema
+    """Columns as they are read."""
+    read: Callable[[Reading], Iterator[pa.RecordBatch]]
+    """Reads rows of some columns, in their order. Raises SourceError where the query fails, and
+    UnreachableError where the connection is lost."""
+    version: str = ""
+    """Text that changes with the rows; empty: unknown until they are read."""
 
 
 def library(name: str, extra: str) -> Any:  # noqa: ANN401

@@ -1,5 +1,7 @@
 """Queries to a real PostgreSQL server."""
 
+from contextlib import contextmanager
+from dataclasses import replace
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -144,16 +146,20 @@ def test_a_lost_connection_leaves_nothing_half_written(server, tmp_path, monkeyp
     dataset = table_dataset(server, query=query, where={"long": ["x"]})
     end = """SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
         WHERE query LIKE 'COPY%'"""
-    read = postgresql._Result.read
     sizes = []
 
-    def cut(result, reading):
-        for batch in read(result, reading):
-            yield batch
-            sizes.append(len(batch))
-            execute(server, end)
+    @contextmanager
+    def opened(*given):
+        def cut(reading):
+            for batch in table.read(reading):
+                yield batch
+                sizes.append(len(batch))
+                execute(server, end)
 
-    monkeypatch.setattr(postgresql._Result, "read", cut)
+        with open_postgresql(*given) as table:
+            yield replace(table, read=cut)
+
+    monkeypatch.setattr("dayahead.download.warehouses.open_postgresql", opened)
     with pytest.raises(UnreachableError, match="connection lost"):
         fetch_tables(dataset)
     assert 0 < sum(sizes) < 400_000
