@@ -60,8 +60,8 @@ def read_json_lines(
     start = text.stream.peek(1).lstrip()
     is_array = SPREAD.match(start) is not None
     file = _JsonFile(text, source, columns, "object" if is_array else "line", is_strict=is_strict)
-    blocks = _array_blocks(text) if is_array else iter(lambda: _lines(text), [])
-    for lines in blocks:
+    of_lines = iter(lambda: text.stream.readlines(batches.BLOCK), [])
+    for lines in _array_blocks(text) if is_array else of_lines:
         yield file.batch(lines)
     file.check_missing()
 
@@ -70,25 +70,17 @@ def _with_newlines(lines: bytes) -> bytes:
     return lines.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in lines else lines
 
 
-def _lines(text: Text) -> list[bytes]:
-    return text.stream.readlines(batches.BLOCK)
-
-
 def _array_blocks(text: Text) -> Iterator[list[bytes]]:
     chunks = iter(lambda: text.stream.read(_CHUNK), b"")
-    found = objects(codecs.iterdecode(chunks, "utf-8"), text.name)
-    while lines := _until_full(found):
-        yield lines
-
-
-def _until_full(found: Iterator[bytes]) -> list[bytes]:
     lines, n_bytes = [], 0
-    for line in found:
+    for line in objects(codecs.iterdecode(chunks, "utf-8"), text.name):
         lines.append(line)
         n_bytes += len(line)
         if n_bytes >= batches.BLOCK:
-            break
-    return lines
+            yield lines
+            lines, n_bytes = [], 0
+    if lines:
+        yield lines
 
 
 class _JsonFile:

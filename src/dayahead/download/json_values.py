@@ -14,7 +14,6 @@ from dayahead.download.values import EXACT
 
 MISSING = object()
 """Stands for a key that is absent."""
-_CHUNK = 1 << 20
 _MAX_OBJECT = 1 << 26
 _BETWEEN = re.compile(r"[\s,\[\]]*")
 _SEPARATORS = re.compile(r"\]?(\[\])*\[?|,")
