@@ -1,7 +1,7 @@
 """What is counted in one source file: defects, and events by day."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
@@ -50,10 +50,10 @@ class FileQuality:
 
     defects: dict[str, Defects]
     """Defects by check, as in section `quality` of the data set's file, without those of days."""
-    days: dict[str, DayCount]
-    """By day (UTC) with an event, ISO 8601, in order."""
-    starts: dict[str, DayCount] = field(default_factory=dict)
-    """Events by the day (UTC) of columns.session_start, where there is that column."""
+    days: dict[int, DayCount]
+    """By day with an event, since 1970, UTC."""
+    starts: dict[int, DayCount] = field(default_factory=dict)
+    """Events by the day of columns.session_start, where there is that column."""
     places: list[Place] = field(default_factory=list)
     """In the order of rows."""
     spellings: dict[str, int] = field(default_factory=dict)
@@ -101,8 +101,3 @@ def add_days(
         else:
             known.events += int(n)
             known.last = max(known.last, int(latest))
-
-
-def by_name(days: Mapping[int, DayCount]) -> dict[str, DayCount]:
-    """Return counts by day in ISO 8601, in order."""
-    return {str(np.datetime64(day, "D")): days[day] for day in sorted(days)}

@@ -3,7 +3,6 @@
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import date
 from itertools import pairwise
 
 import numpy as np
@@ -22,7 +21,6 @@ from dayahead.download.file_quality import (
     FileQuality,
     Place,
     add_days,
-    by_name,
     place_of,
 )
 from dayahead.download.ids import odd_spellings, spelling_cure
@@ -91,7 +89,7 @@ class QualityCounters:
 
     def result(self) -> FileQuality:
         """Return all counts."""
-        days, starts = map(by_name, self._days.values())
+        days, starts = self._days.values()
         return FileQuality(dict(self._defects), days, starts, self._places, self._spellings)
 
     def _add_place(self, number: int, text: str) -> None:
@@ -207,10 +205,10 @@ def _total(check: str, files: Files, dataset: DatasetConfig) -> QualityResult:
 
 
 def _empty_days(files: Files, limit: float | None, reach: Reach | None) -> QualityResult:
-    found = sorted({date.fromisoformat(day) for _, quality in files for day in quality.days})
-    days = [day for day in found if reach is None or reach.has(day)]
-    gaps = [(before, (after - before).days - 1) for before, after in pairwise(days)]
-    span = (days[-1] - days[0]).days + 1 if days else 0
+    found = sorted({day for _, quality in files for day in quality.days})
+    days = [day for day in found if reach is None or reach.first <= day <= reach.last]
+    gaps = [(np.datetime64(before, "D"), after - before - 1) for before, after in pairwise(days)]
+    span = days[-1] - days[0] + 1 if days else 0
     examples = [f"{n} after {before}" for before, n in gaps if n]
     n_empty = sum(n for _, n in gaps)
     return QualityResult("empty_days", n_empty, span, limit, tuple(examples[:EXAMPLES]))

@@ -46,10 +46,6 @@ class Reach:
         """Begin and end of these days, microseconds since 1970; None if there are no strays."""
         return (self.first * DAY, (self.last + 1) * DAY) if self.strays.found else None
 
-    def has(self, day: date) -> bool:
-        """Return whether a day is the log's."""
-        return self.first <= microseconds(day) // DAY <= self.last
-
 
 def typical_day(counts: Sequence[int]) -> int:
     """Return the number of events on the day of a typical event.
@@ -109,24 +105,20 @@ def reach_of(
             count.last
             for _, quality in files
             for day, count in quality.days.items()
-            if first <= _number(day) <= last
+            if first <= day <= last
         ),
         default=first * DAY,
     )
     return Reach(first, end, last_event, _result(strays, days, files, dataset))
 
 
-def _number(day: str) -> int:
-    return microseconds(date.fromisoformat(day)) // DAY
-
-
 def _counts(files: Sequence[tuple[Source, FileQuality]]) -> Mapping[int, int]:
     """Count events by day, and once more by the day of columns.session_start, if it is set."""
-    total: Counter[str] = Counter()
+    total: Counter[int] = Counter()
     for _, quality in files:
         for days in (quality.days, quality.starts):
             total.update({day: count.events for day, count in days.items()})
-    return {_number(day): n for day, n in total.items()}
+    return total
 
 
 def _result(
@@ -136,7 +128,7 @@ def _result(
     dataset: DatasetConfig,
 ) -> QualityResult:
     examples = []
-    for day in map(str, np.array(strays[:EXAMPLES], "datetime64[D]")):
+    for day in strays[:EXAMPLES]:
         counts = [
             (count, source)
             for source, quality in files
@@ -146,7 +138,8 @@ def _result(
         count, source = counts[0]
         n = sum(each.events for each, _ in counts)
         noun = "event" if n == 1 else "events"
-        examples.append(f"{n:,} {noun} on {day} ({source.url}{count.first_row})")
+        name = np.datetime64(day, "D")
+        examples.append(f"{n:,} {noun} on {name} ({source.url}{count.first_row})")
     found, of = sum(days[day] for day in strays), sum(days.values())
     return QualityResult("stray", found, of, dataset.quality.stray, tuple(examples))
 
