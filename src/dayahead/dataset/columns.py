@@ -86,7 +86,7 @@ class ColumnsConfig:
 
     @property
     def session_holds_user(self) -> bool:
-        """Whether the id of a session is made of the columns of its user's, among others."""
+        """Whether the id of a session contains that of its user, so that results hash it."""
         names = self.sources()
         users = set(names.get(USER_ID, ()))
-        return bool(users) and users <= set(names.get(SESSION_ID, ()))
+        return self.session_id is None or (bool(users) and users <= set(names[SESSION_ID]))

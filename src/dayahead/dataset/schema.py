@@ -190,11 +190,6 @@ class DatasetConfig:
         present = {ROW, *self.event_columns()}
         return pa.schema([(name, type_) for name, type_ in types.items() if name in present])
 
-    @property
-    def session_ids_hold_users(self) -> bool:
-        """Whether the id of a session contains that of its user, so that results hash it."""
-        return self.columns.session_id is None or self.columns.session_holds_user
-
     def needed_columns(self) -> list[str]:
         """Columns of the event table without a value in which a row is dropped."""
         owner = SESSION_ID if self.columns.session_id is not None else USER_ID

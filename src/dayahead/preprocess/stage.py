@@ -217,7 +217,7 @@ class Build:
             steps_of(self.dataset.sessions),
             n_strays,
         )
-        has_users = self.dataset.session_ids_hold_users
+        has_users = self.dataset.columns.session_holds_user
         manifest = summary.manifest(self.dataset.split.seed if has_users else None)
         report_losses(manifest, self.dataset, self.window)
         summary.check(self.config.fit_windows)

@@ -91,7 +91,7 @@ def test_ids_may_be_columns_with_a_type_or_several_columns(tmp_path):
         text = VALID.replace("session_id: session", f"session_id: {session}, user_id: {user}")
         dataset = load(tmp_path, text)
         assert dataset.event_schema().field("session_id").type == pa.string()
-        assert dataset.session_ids_hold_users == holds_user
+        assert dataset.columns.session_holds_user == holds_user
     assert dataset.event_columns()["session_id"] == ("shop", "visit", "user")
     assert dataset.event_columns()["user_id"] == ("shop", "user")
 
