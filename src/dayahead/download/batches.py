@@ -1,7 +1,7 @@
 """Batches of raw rows, as all formats give them, and the rows among them to keep."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -126,7 +126,7 @@ def find_invalid(values: pa.Array, convert: Callable[[pa.Array], object]) -> Ite
 
 
 def check_columns(
-    columns: Columns, found: Sequence[str], name: str, advice: str = "source.delimiter"
+    columns: Iterable[str], found: Sequence[str], name: str, advice: str = "source.delimiter"
 ) -> None:
     """Check that each column is in the file exactly once.
 

@@ -87,7 +87,7 @@ def read_header(text: Text, source: SourceConfig, dialect: Dialect, columns: Col
     """
     lines = _Lines(text)
     names = list(source.header or ())
-    if _is_separator_line(text.stream.peek(8)[:8]):
+    if re.match(rb'"?sep=', text.stream.peek(8), re.IGNORECASE):
         _check_separator(next(lines.decoded()), source, text.name)
     if not names:
         names = _names(lines, dialect, text.name)
@@ -137,10 +137,6 @@ def _names(lines: _Lines, dialect: Dialect, name: str) -> list[str]:
         return next((row for row in rows if any(cell.strip() for cell in row)), [])
     except csv.Error as error:
         raise SourceError(f"{name}, line 1: expected column names in UTF-8: {error}") from None
-
-
-def _is_separator_line(head: bytes) -> bool:
-    return re.match(rb'"?sep=', head, re.IGNORECASE) is not None
 
 
 def _check_separator(line: str, source: SourceConfig, name: str) -> None:

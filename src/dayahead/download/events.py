@@ -101,10 +101,9 @@ def to_events(
     n_unreadable = left_out.pop(UNREADABLE, 0) + int(unreadable.mask.sum())
     dropped = {UNREADABLE: n_unreadable, **left_out, **forgotten, **incomplete}
     dropped |= {"outside time.between": outside.num_rows}
-    found = (
-        {} if local is None else {"ambiguous": local.ambiguous, "nonexistent": local.nonexistent}
-    )
-    clock_rows = {check: columns[ROW].filter(pa.array(mask)) for check, mask in found.items()}
+    found = {}
+    if local is not None and time.zone != "UTC":
+        found = {"ambiguous": local.ambiguous, "nonexistent": local.nonexistent}
     return EventBatch(
         table,
         {reason: n for reason, n in dropped.items() if n},
@@ -112,7 +111,7 @@ def to_events(
         (*raw.errors, *unreadable.errors)[:EXAMPLES],
         outside,
         _values_of(outside, raw.table, columns[ROW], time.column),
-        clock_rows if time.zone != "UTC" else {},
+        {check: columns[ROW].filter(pa.array(mask)) for check, mask in found.items()},
     )
 
 

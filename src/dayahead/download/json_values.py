@@ -26,13 +26,11 @@ class Number(str):
     __slots__ = ()
 
 
-def _constant(name: str) -> Number | None:
-    return None if name == "NaN" else Number(name)
-
-
-# strict: control characters within text are an error.
 DECODER = json.JSONDecoder(
-    parse_int=Number, parse_float=Number, parse_constant=_constant, strict=False
+    parse_int=Number,
+    parse_float=Number,
+    parse_constant=lambda name: None if name == "NaN" else Number(name),
+    strict=False,  # else control characters within text are an error
 )
 
 

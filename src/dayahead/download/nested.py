@@ -32,7 +32,8 @@ def check_paths(columns: Columns, schema: pa.Schema, explode: str | None, name: 
         kind = schema.field(column).type if column in top else nested[column]
         is_vector = is_list(kind) and pa.types.is_list(columns[column])
         if pa.types.is_nested(kind) and column != explode and not is_vector:
-            raise SourceError(f"{name}: column {column} holds {_described(kind)}. {ADVICE}")
+            what = "lists" if is_list(kind) else "records"
+            raise SourceError(f"{name}: column {column} holds {what}. {ADVICE}")
     if explode is not None:
         check_list(explode, nested, name)
     if explode is not None and not is_list(nested[explode]):
@@ -46,10 +47,6 @@ ADVICE = (
     "Name a field of it by its path (events.item); for a list, set source.explode to the path of "
     "the list"
 )
-
-
-def _described(kind: pa.DataType) -> str:
-    return "lists" if is_list(kind) else "records"
 
 
 def check_list(explode: str, found: Iterable[str], name: str) -> None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dayahead.core.columns import DAY, UNITS
+from dayahead.core.columns import DAY, SECOND, UNITS
 
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
@@ -17,7 +17,7 @@ _MONTHS = (
 )
 _MONTH_OF = {name[:n]: number for number, name in enumerate(_MONTHS, 1) for n in (3, len(name))}
 _MONTH_OF["sept"] = 9
-_HOUR, _MINUTE, _SECOND = UNITS["hour"], UNITS["minute"], 1_000_000
+_HOUR, _MINUTE = UNITS["hour"], UNITS["minute"]
 _NOON = 12
 _FIRST_SHORT_YEAR = 69
 """%y is 1969 to 2068, as in POSIX."""
@@ -46,22 +46,21 @@ def read_fields(fields: pa.StructArray) -> FoundTimes:
         text = fields.field(name)
         return np.asarray(pc.if_else(pc.equal(text, ""), "0", text).cast(pa.int64()))
 
-    days, is_date = _days(_years(number("y"), number("yy"), names), _months(fields), number("d"))
+    short = number("yy")
+    century = np.where(short < _FIRST_SHORT_YEAR, 2000, 1900)
+    years = number("y") if "y" in names else century + short
+    days, is_date = _days(years, _months(fields), number("d"))
     hours, is_hour = _hours(fields, number("h") + number("h12"))
     minutes, seconds = number("mi"), number("s")
     # 24:00 is the end of the day; a leap second is the first one of the next minute.
     is_hour &= (hours < 24) | ((hours == 24) & (minutes == 0) & (seconds == 0))  # noqa: PLR2004
     is_time = is_date & is_hour & (minutes < 60) & (seconds <= 60)  # noqa: PLR2004
-    times = days * DAY + hours * _HOUR + minutes * _MINUTE + seconds * _SECOND
+    times = days * DAY + hours * _HOUR + minutes * _MINUTE + seconds * SECOND
     if "f" in names:
         digits = pc.utf8_slice_codeunits(pc.utf8_rpad(fields.field("f"), 6, "0"), 0, 6)
         times += np.asarray(digits.cast(pa.int64()))
     offsets, has_offset, is_offset = _offsets(fields)
     return FoundTimes(times - offsets, has_offset, is_time & is_offset)
-
-
-def _years(long: _Ints, short: _Ints, names: set[str]) -> _Ints:
-    return long if "y" in names else short + np.where(short < _FIRST_SHORT_YEAR, 2000, 1900)
 
 
 def _months(fields: pa.StructArray) -> _Ints:
@@ -109,7 +108,7 @@ def _offset(text: str, bad: int) -> int:
     hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
     if hours >= 24 or minutes >= 60 or seconds >= 60:  # noqa: PLR2004
         return bad
-    size = hours * _HOUR + minutes * _MINUTE + seconds * _SECOND
+    size = hours * _HOUR + minutes * _MINUTE + seconds * SECOND
     return -size if found[1] == "-" else size
 
 

@@ -19,7 +19,7 @@ from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.batches import check_columns
 from dayahead.download.convert import ROOMS
 from dayahead.download.days import days_of, write_days
-from dayahead.download.duckdb_tables import ICEBERG, open_delta, open_duckdb, open_iceberg
+from dayahead.download.duckdb_tables import open_delta, open_duckdb, open_iceberg
 from dayahead.download.events import source_columns
 from dayahead.download.nested import check_paths, roots
 from dayahead.download.postgresql import open_postgresql
@@ -110,7 +110,7 @@ def _reading(dataset: DatasetConfig, schema: pa.Schema) -> Reading:
 def _write(table: Table, dataset: DatasetConfig, shown: str, folder: Path) -> None:
     source, columns = dataset.source, source_columns(dataset)
     check_paths(columns, table.schema, source.explode, shown)
-    check_columns(dict.fromkeys(source.order, pa.null()), table.schema.names, shown, "source.order")
+    check_columns(dict.fromkeys(source.order), table.schema.names, shown, "source.order")
     reading = _reading(dataset, table.schema)
     schema = pa.schema([table.schema.field(name) for name in reading.columns])
     has_times = EVENT_TIME in dataset.event_columns()
@@ -134,8 +134,9 @@ def _of_any_length(column: pa.Array) -> pa.Array:
 
 def _sources(folder: Path, url: str, shown: str) -> list[Source]:
     hashes = recorded_hashes(folder)
-    is_remote = "://" in url and not url.startswith(("duckdb://", "file://", ICEBERG))
-    recorded = shown if is_remote or url.startswith(ICEBERG) else recorded_path(_path(url))
+    scheme, is_url, path = url.partition("://")
+    is_local = not is_url or scheme in ("duckdb", "file")
+    recorded = recorded_path(path or url) if is_local else shown
     return [
         Source(
             recorded,
@@ -147,7 +148,3 @@ def _sources(folder: Path, url: str, shown: str) -> list[Source]:
         )
         for name in sorted(hashes)
     ]
-
-
-def _path(url: str) -> str:
-    return url.partition("://")[2] or url
