@@ -19,7 +19,7 @@ from dayahead.__main__ import app
 from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params, load_params
 from dayahead.dataset.schema import DatasetConfig, load_dataset
-from dayahead.download.synthetic import generate
+from dayahead.download.shop import events_of
 from support.tools import load_tool
 from support.window_folders import day
 
@@ -131,7 +131,7 @@ def test_verbs_of_make_exist():
 
 @pytest.mark.long
 def test_item_ids_of_examples_are_in_the_embedded_log():
-    known = set(generate(load_dataset("synthetic").source.synthetic)["item_id"].to_pylist())
+    known = set(events_of(load_dataset("synthetic").source.synthetic)["item_id"].to_pylist())
 
     def unknown(page):
         found = re.findall(r"(?:--session |recommend\(\[)(\d[\d, ]*)", code_of(page))

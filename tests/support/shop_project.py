@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from dayahead.core.cache import Cache
 from dayahead.dataset.schema import load_dataset
 from dayahead.dataset.source import SyntheticConfig
-from dayahead.download.synthetic import generate
+from dayahead.download.shop import events_of
 from support.outputs import without_times
 from support.project_copy import ROOT, copy_project
 from support.window_folders import bytes_in
@@ -34,7 +34,7 @@ def write_log(folder: Path, n_days: int) -> list[Path]:
     """Write a file of clicks for each day."""
     synthetic = load_dataset("synthetic", ROOT / "datasets").source.synthetic
     small = {**vars(synthetic), "days": n_days, "sessions_per_day": 300, "n_items": 300}
-    log = generate(SyntheticConfig(**small))
+    log = events_of(SyntheticConfig(**small))
     days = pc.strftime(log["event_time"], "%Y-%m-%d")
     paths = []
     for day in sorted(set(days.to_pylist())):

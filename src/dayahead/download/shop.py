@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dayahead.core.columns import DAY, EVENT_TIME, EVENT_TYPE, TIMESTAMP
 from dayahead.dataset.source import SyntheticConfig
-from dayahead.dataset.time import as_utc
+from dayahead.dataset.time import microseconds
 from dayahead.download.synthetic import N_TIERS, draw_items, generate_log
 
 Flags = npt.NDArray[np.bool_]
@@ -50,8 +50,7 @@ def with_types(views: pa.Table, suits: Flags, config: SyntheticConfig) -> pa.Tab
     after = np.repeat([0.0, 2.0, 30.0], [n, len(carts), len(purchases)])
     after += np.where(kinds > 0, rng.uniform(0, 20, len(rows)), 0)
     times = views[EVENT_TIME].cast(pa.int64()).to_numpy()[rows] + (after * 1000).astype(int) * 1000
-    end = int(as_utc(config.start).timestamp()) * 1_000_000 + config.days * DAY
-    inside = np.flatnonzero(times < end)
+    inside = np.flatnonzero(times < microseconds(config.start) + config.days * DAY)
     order = inside[np.lexsort((kinds[inside], times[inside]))]
     table = views.take(pa.array(rows[order]))
     index = table.column_names.index(EVENT_TIME)
@@ -77,8 +76,7 @@ def catalogue(config: SyntheticConfig) -> pa.Table:
     words = rng.choice(_SYLLABLES, (config.n_topics, _N_WORDS, 3)).astype(object).sum(axis=2)
     chosen = rng.integers(0, _N_WORDS, (n, 3))
     parts = np.column_stack([_GRADES[items.tier], words[items.topic[:, None], chosen]])
-    start = int(as_utc(config.start).timestamp()) * 1_000_000
-    released = start + (items.birth * DAY).astype(np.int64)
+    released = microseconds(config.start) + (items.birth * DAY).astype(np.int64)
     listed = released - (rng.uniform(*_LEAD, n) * DAY).astype(np.int64)
     table = pa.table(
         {

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dayahead.core.columns import DAY, TIMESTAMP
 from dayahead.core.ragged import row_of_each, step_of_each
 from dayahead.dataset.source import SyntheticConfig
-from dayahead.dataset.time import as_utc
+from dayahead.dataset.time import as_utc, microseconds
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -78,11 +78,6 @@ class Log:
     timestamp[us, UTC], category string (nullable), price float64."""
     suits: npt.NDArray[np.bool_]
     """Which clicks are on an item of the price tier that the session prefers."""
-
-
-def generate(config: SyntheticConfig) -> pa.Table:
-    """Generate the clicks of the log; see `generate_log`."""
-    return generate_log(config).clicks
 
 
 def generate_log(config: SyntheticConfig) -> Log:
@@ -239,13 +234,12 @@ def _successor(
 def _table(
     config: SyntheticConfig, items: Items, times: Ints, session: Ints, user: Ints, chosen: Ints
 ) -> pa.Table:
-    start = int(as_utc(config.start).timestamp() * 1_000_000)
     return pa.table(
         {
             "session_id": pa.array(1_000_000 + session).cast(pa.string()),
             "user_id": pa.array(user, mask=user < 0).cast(pa.string()),
             "item_id": pa.array(items.ids[chosen]),
-            "event_time": pa.array(start + times).cast(TIMESTAMP),
+            "event_time": pa.array(microseconds(config.start) + times).cast(TIMESTAMP),
             "category": items.categories.take(pa.array(chosen)),
             "price": pa.array(items.price[chosen]),
         }

@@ -1,7 +1,7 @@
 """The generated shop: types of events and a catalogue that agree with its clicks."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -12,7 +12,6 @@ from dayahead.dataset.source import SyntheticConfig
 from dayahead.download.shop import catalogue, events_of
 from dayahead.download.sources import fetch_sources
 from dayahead.download.stage import download
-from dayahead.download.synthetic import generate
 
 CONFIG = SyntheticConfig(
     seed=1,
@@ -37,11 +36,19 @@ def items():
 
 def test_the_views_are_the_clicks_of_the_plain_log(log):
     views = log[log["event_type"] == "view"].drop(columns="event_type")
-    plain = generate(CONFIG).to_pandas()
+    plain = events_of(replace(CONFIG, shop=False)).to_pandas()
     keys = ["session_id", "event_time", "item_id"]
     ordered = [table.sort_values(keys).reset_index(drop=True) for table in (views, plain)]
     pd.testing.assert_frame_equal(*ordered)
     assert "event_type" not in events_of(replace(CONFIG, shop=False)).column_names
+
+
+def test_a_start_within_a_second_moves_clicks_and_catalogue_alike():
+    part = timedelta(milliseconds=749)
+    moved = replace(CONFIG, start=CONFIG.start + part)
+    for make, column in ((events_of, "event_time"), (catalogue, "listed")):
+        before, after = (make(each)[column].to_pandas() for each in (CONFIG, moved))
+        assert set(after - before) == {part}
 
 
 def test_carts_follow_views_and_purchases_follow_carts(log):

@@ -11,7 +11,8 @@ import pytest
 
 from dayahead.dataset.schema import load_dataset
 from dayahead.dataset.time import as_utc
-from dayahead.download.synthetic import generate, log_end
+from dayahead.download.shop import events_of
+from dayahead.download.synthetic import log_end
 
 CONFIG = load_dataset("synthetic", Path(__file__).parents[3] / "datasets").source.synthetic
 FIRST_TEST_DAY = 8
@@ -19,13 +20,13 @@ FIRST_TEST_DAY = 8
 
 @pytest.fixture(scope="module")
 def log():
-    return generate(CONFIG).to_pandas()
+    return events_of(CONFIG).to_pandas()
 
 
 def test_the_same_seed_gives_the_same_log():
     small = replace(CONFIG, days=3, sessions_per_day=100)
-    assert generate(small).equals(generate(small))
-    assert not generate(small).equals(generate(replace(small, seed=2)))
+    assert events_of(small).equals(events_of(small))
+    assert not events_of(small).equals(events_of(replace(small, seed=2)))
 
 
 def test_the_log_is_ordered_and_ends_with_its_last_day(log):
@@ -111,7 +112,7 @@ def test_transitions_predict_better_than_popularity(log):
 
 
 def test_the_table_has_the_documented_types():
-    table = generate(replace(CONFIG, days=1, sessions_per_day=20))
+    table = events_of(replace(CONFIG, days=1, sessions_per_day=20))
     assert {field.name: str(field.type) for field in table.schema} == {
         "session_id": "string", "user_id": "string", "item_id": "int64",
         "event_time": "timestamp[us, tz=UTC]", "category": "string", "price": "double",
