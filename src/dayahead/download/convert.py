@@ -2,9 +2,10 @@
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -28,9 +29,8 @@ from dayahead.download.batches import RawBatch, kept_rows
 from dayahead.download.clocks import SLACKS, OutOfOrderError, ZoneClock
 from dayahead.download.compression import kind_of_file
 from dayahead.download.events import source_columns, to_events
-from dayahead.download.file_quality import FileQuality
+from dayahead.download.file_quality import FileQuality, QualityCounters
 from dayahead.download.ids import spelled_columns
-from dayahead.download.quality import QualityCounters
 from dayahead.download.readers import read_batches
 from dayahead.download.repeats import Ints, repeats_within
 from dayahead.download.shop import catalogue, events_of
@@ -56,6 +56,7 @@ _log = logging.getLogger(__name__)
 class Conversion:
     """The events of one source file."""
 
+    source: Source
     folder: Path
     """Holds the events files."""
     rows: int
@@ -86,6 +87,10 @@ class Conversion:
         return rows
 
 
+Files = Sequence[Conversion]
+"""Those of a log, or of a table of items, in its order."""
+
+
 def _repeats_file(number: int) -> str:
     return f"repeats-{number:05d}.parquet"
 
@@ -108,7 +113,7 @@ def convert(source: Source, dataset: DatasetConfig) -> Conversion:
     key = conversion_key(source, dataset)
     is_cached = key in events_cache()
     conversion = events_cache().get_or_build(
-        key, lambda folder: _convert(source, dataset, folder), _read_conversion
+        key, lambda folder: _convert(source, dataset, folder), partial(_read_conversion, source)
     )
     counts = f"{conversion.rows:,} rows, {conversion.events:,} events"
     _log.info("%s: %s%s", source.file, counts, " (cached)" if is_cached else "")
@@ -154,9 +159,9 @@ def _settings(dataset: DatasetConfig) -> str:
     )
 
 
-def _read_conversion(folder: Path) -> Conversion:
+def _read_conversion(source: Source, folder: Path) -> Conversion:
     with reading_entry():
-        record = {**read_json(folder / _RECORD), "folder": folder}
+        record = {**read_json(folder / _RECORD), "source": source, "folder": folder}
         conversion = TypeAdapter(Conversion).validate_python(record)
         for number, part in enumerate(conversion.parts):
             if part.file != events_file_name(number) or not (folder / part.file).is_file():
@@ -188,7 +193,7 @@ def _convert_assuming(
             for raw in _raw_batches(source, dataset, folder):
                 batch = to_events(raw, dataset, counters.n_rows, clocks[raw.name])
                 counters.count_batch(raw, batch)
-                units.add(batch, counters.location)
+                units.add(batch, counters.found.location)
                 dropped.update(batch.dropped)
                 for column, values in raw.filtered.items():
                     filtered[column].update(values)
@@ -204,7 +209,7 @@ def _convert_assuming(
         "rows": counters.n_rows,
         "dropped": dropped,
         "parts": [asdict(part) for part in parts],
-        "quality": asdict(counters.result()),
+        "quality": asdict(counters.found),
         "filtered": {column: dict(each.most_common(20)) for column, each in filtered.items()},
     }
     write_json(folder / _RECORD, record)

@@ -17,10 +17,9 @@ from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import fingerprint, source_fingerprint
 from dayahead.dataset.manifest import EventsFile
 from dayahead.dataset.schema import DatasetConfig
-from dayahead.download.convert import ROOMS, Conversion, events_cache, write_part
+from dayahead.download.convert import ROOMS, Conversion, Files, events_cache, write_part
 from dayahead.download.file_quality import FileQuality
 from dayahead.download.repeats import Ints, Part, repeats_across, repeats_of
-from dayahead.download.sources import Source
 
 DUPLICATE, REPEATED_ID = "duplicate", "repeated event_id"
 """Reasons for which rows are no events, as manifest.json names them."""
@@ -51,9 +50,7 @@ class _Repeats:
         return {reason: rows for reason, rows in drops.items() if len(rows)}
 
 
-def without_duplicates(
-    files: Sequence[tuple[Source, Conversion]], dataset: DatasetConfig
-) -> list[tuple[Source, Conversion]]:
+def without_duplicates(files: Files, dataset: DatasetConfig) -> list[Conversion]:
     """Count what the log holds twice, and drop what the data set's file says.
 
     What is dropped depends on the files before, in order, so that files may be appended.
@@ -63,17 +60,17 @@ def without_duplicates(
     """
     repeats = iter(_find(files, dataset))
     found = []
-    for source, conversion in files:
+    for conversion in files:
         of_file = [next(repeats) for _ in conversion.parts]
         counted = replace(conversion, quality=_counted(conversion, of_file, dataset))
-        found.append((source, _dropped(counted, of_file, dataset)))
+        found.append(_dropped(counted, of_file, dataset))
     return found
 
 
-def _find(files: Sequence[tuple[Source, Conversion]], dataset: DatasetConfig) -> list[_Repeats]:
+def _find(files: Files, dataset: DatasetConfig) -> list[_Repeats]:
     parts = []
     first_row = 0
-    for _, conversion in files:
+    for conversion in files:
         for number, part in enumerate(conversion.parts):
             path, known = conversion.folder / part.file, partial(conversion.repeats, number)
             parts.append(Part(path, first_row, part.first_event, part.last_event, known))

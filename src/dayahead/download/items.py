@@ -1,7 +1,6 @@
 """The table of items: fetched and converted like a log, then checked as a whole."""
 
 import logging
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,8 +19,8 @@ from dayahead.dataset.losses import LARGE
 from dayahead.dataset.manifest import EventsFile, ItemsRecord, QualityResult, items_file_name
 from dayahead.dataset.time import PLAUSIBLE, microseconds
 from dayahead.download.batches import EXAMPLES
-from dayahead.download.convert import Conversion, convert
-from dayahead.download.parts import Files, fetch_files, link_parts, records_of, report_losses
+from dayahead.download.convert import Conversion, Files, convert
+from dayahead.download.parts import dropped_of, fetch_files, link_parts, records_of, report_losses
 from dayahead.download.quality import check_limits, totals
 from dayahead.download.sources import Source
 
@@ -51,8 +50,8 @@ class Items:
     def link(self, folder: Path) -> ItemsRecord:
         """Link items-*.parquet into a folder; return what manifest.json says of them."""
         return ItemsRecord(
-            rows=sum(conversion.rows for _, conversion in self.files),
-            dropped=dict(sum((Counter(each.dropped) for _, each in self.files), Counter())),
+            rows=sum(each.rows for each in self.files),
+            dropped=dropped_of(self.files),
             files=records_of(self.files),
             parts=link_parts(self.files, folder, items_file_name),
             quality=self.quality,
@@ -73,14 +72,13 @@ def convert_items(sources: Sequence[Source], table: ItemTableConfig, name: str) 
             differ in length, or too many rows have a defect.
     """
     with _of_items(name):
-        files = [(source, convert(source, table)) for source in sources]
-        if not any(conversion.events for _, conversion in files):
+        files = [convert(source, table) for source in sources]
+        if not any(each.events for each in files):
             raise SourceError(_why_no_item(files))
         for vector, config in table.items.vectors.items():
             if config.kind == "vector":
                 _check_lengths(files, vector)
-    counts = [(source, conversion.quality) for source, conversion in files]
-    results = [*totals(counts, table), _replaced(files, table), *_never_available(files, table)]
+    results = [*totals(files, table), _replaced(files, table), *_never_available(files, table)]
     check_limits(results, table, name, "table of items")
     report_losses(files, "rows of the table of items", CAUSES)
     _warn_of_unavailable(results, name)
@@ -97,40 +95,37 @@ def _of_items(name: str) -> Iterator[None]:
 
 
 def _why_no_item(files: Files) -> str:
-    read = sum(conversion.rows for _, conversion in files)
-    dropped = sum((Counter(conversion.dropped) for _, conversion in files), Counter())
+    read, dropped = sum(each.rows for each in files), dropped_of(files)
     reasons = ", ".join(f"{CAUSES.get(reason, reason)}: {n:,}" for reason, n in dropped.items())
     if not read:
-        names = ", ".join(source.file for source, _ in files)[:300]
+        names = ", ".join(each.source.file for each in files)[:300]
         return f"no item in {names}, which have no rows. Fetch or copy them again"
     return f"no item in {read:,} rows, left out by {reasons}"
 
 
-def _parts(files: Files) -> Iterator[tuple[Source, Conversion, EventsFile]]:
-    for source, conversion in files:
-        for part in conversion.parts:
-            yield source, conversion, part
+def _parts(files: Files) -> Iterator[tuple[Conversion, EventsFile]]:
+    return ((conversion, part) for conversion in files for part in conversion.parts)
 
 
 def _check_lengths(files: Files, vector: str) -> None:
     first: tuple[int, str] | None = None
-    for source, conversion, part in _parts(files):
+    for conversion, part in _parts(files):
         rows = pq.read_table(conversion.path(part), columns=[vector, ROW])
         rows = rows.filter(rows[vector].is_valid())
         lengths = pc.list_value_length(rows[vector]).to_numpy()
         numbers = rows[ROW].to_numpy()
         if first is None and len(rows):
-            first = int(lengths[0]), _place(source, conversion, numbers[0])
+            first = int(lengths[0]), _place(conversion, numbers[0])
         if first and len(other := np.flatnonzero(lengths != first[0])):
-            where = _place(source, conversion, numbers[other[0]])
+            where = _place(conversion, numbers[other[0]])
             raise SourceError(
                 f"{where}: vectors.{vector}: expected {first[0]} numbers, as in {first[1]}, found "
                 f"{lengths[other[0]]}. Give all items vectors of one model"
             )
 
 
-def _place(source: Source, conversion: Conversion, row: int) -> str:
-    return f"{source.url}{conversion.quality.location(int(row))}"
+def _place(conversion: Conversion, row: int) -> str:
+    return f"{conversion.source.url}{conversion.quality.location(int(row))}"
 
 
 def _replaced(files: Files, table: ItemTableConfig) -> QualityResult:
@@ -176,20 +171,19 @@ def _warn_of_unavailable(results: Sequence[QualityResult], name: str) -> None:
 def _columns(files: Files, names: Sequence[str]) -> pa.Table:
     """Return columns of the whole table."""
     return pa.concat_tables(
-        pq.read_table(conversion.path(part), columns=[*names])
-        for _, conversion, part in _parts(files)
+        pq.read_table(conversion.path(part), columns=[*names]) for conversion, part in _parts(files)
     )
 
 
 def _counted(check: str, files: Files, flags: npt.NDArray[np.bool_]) -> QualityResult:
     """Count the rows that are flagged, of the whole table."""
     parts = [*_parts(files)]
-    ends = np.cumsum([part.events for _, _, part in parts])
+    ends = np.cumsum([part.events for _, part in parts])
     found, examples = np.flatnonzero(flags), []
     for index in found[:EXAMPLES]:
         number = int(np.searchsorted(ends, index, side="right"))
-        source, conversion, part = parts[number]
+        conversion, part = parts[number]
         row = pq.read_table(conversion.path(part), columns=[ROW])[ROW]
         within = int(index - ends[number]) + part.events
-        examples.append(_place(source, conversion, row[within].as_py()))
+        examples.append(_place(conversion, row[within].as_py()))
     return QualityResult(check, len(found), len(flags), None, tuple(examples))

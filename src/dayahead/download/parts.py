@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +13,10 @@ from dayahead.dataset.losses import large_losses
 from dayahead.dataset.manifest import EventsFile, SourceRecord
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.dataset.source import TABLES
-from dayahead.download.convert import Conversion, space_needed
+from dayahead.download.convert import Files, space_needed
 from dayahead.download.sources import Source, fetch_sources
 from dayahead.download.warehouses import fetch_tables
 
-Files = Sequence[tuple[Source, Conversion]]
 _log = logging.getLogger(__name__)
 
 
@@ -35,14 +34,18 @@ def fetch_files(dataset: DatasetConfig, name: str) -> list[Source]:
     return sources
 
 
+def dropped_of(files: Files) -> dict[str, int]:
+    """Return the number of rows that are left out, by reason."""
+    return dict(sum((Counter(each.dropped) for each in files), Counter()))
+
+
 def report_losses(files: Files, unit: str, causes: Mapping[str, str]) -> None:
     """Log a line for each reason for which more than a tenth of the rows are left out.
 
     `causes` are the settings by reason.
     """
-    dropped = sum((Counter(each.dropped) for _, each in files), Counter())
-    losses = {causes.get(reason, reason): n for reason, n in dropped.items()}
-    for line in large_losses("download", unit, sum(each.rows for _, each in files), losses):
+    losses = {causes.get(reason, reason): n for reason, n in dropped_of(files).items()}
+    for line in large_losses("download", unit, sum(each.rows for each in files), losses):
         _log.warning("%s", line)
 
 
@@ -50,7 +53,7 @@ def link_parts(files: Files, folder: Path, name: Callable[[int], str]) -> tuple[
     """Link the converted files into a folder, named by their numbers in the whole log or table."""
     parts: list[EventsFile] = []
     first_row = 0
-    for _, conversion in files:
+    for conversion in files:
         for part in conversion.parts:
             file = name(len(parts))
             link_or_copy(conversion.path(part), folder / file)
@@ -63,13 +66,13 @@ def records_of(files: Files) -> tuple[SourceRecord, ...]:
     """Return what manifest.json says of each source file."""
     return tuple(
         SourceRecord(
-            source.url,
-            source.file,
-            source.bytes,
-            source.sha256,
-            conversion.rows,
-            conversion.events,
-            conversion.dropped,
+            each.source.url,
+            each.source.file,
+            each.source.bytes,
+            each.source.sha256,
+            each.rows,
+            each.events,
+            each.dropped,
         )
-        for source, conversion in files
+        for each in files
     )

@@ -1,132 +1,31 @@
-"""Data quality: defects counted while converting, checked against the limits, and reported."""
+"""Data quality: the defects of all files, checked against the limits, and reported."""
 
 import logging
-from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from dayahead.core.columns import EVENT_TIME, ROW, SESSION_START
 from dayahead.core.errors import SourceError
 from dayahead.dataset.manifest import QualityResult
 from dayahead.dataset.schema import DatasetConfig
-from dayahead.download.batches import EXAMPLES, QUOTE_ADVICE, UNREADABLE, RawBatch
-from dayahead.download.events import EventBatch
-from dayahead.download.file_quality import (
-    DayCount,
-    Defects,
-    FileQuality,
-    Place,
-    add_days,
-    place_of,
-)
-from dayahead.download.ids import odd_spellings, spelling_cure
+from dayahead.download.batches import EXAMPLES, QUOTE_ADVICE
+from dayahead.download.convert import Files
+from dayahead.download.file_quality import UNDECODABLE
+from dayahead.download.ids import spelling_cure
 from dayahead.download.reach import Reach
-from dayahead.download.sources import Source
 
 _TINY = 0.001
 """Shares below this are shown with more digits."""
 _ADVICE = {
     "multiline": QUOTE_ADVICE,
-    "undecodable": "If the files have another encoding, set source.encoding",
+    UNDECODABLE: "If the files have another encoding, set source.encoding",
     "outside": "See time.between there; where all times are outside, see time.unit",
     "stray": "See time.between there",
 }
 """What else to do about a check that exceeds its limit."""
 _HEADINGS = ("check", "found", "of", "share", "limit", "verdict", "most in one file", "first")
-UNDECODABLE = "undecodable"
-"""Check of rows with a value that is not in the file's encoding; listed only if there are some."""
 _log = logging.getLogger(__name__)
-
-
-class QualityCounters:
-    """Counts the defects of one source file, called `shown` in messages, as it is converted."""
-
-    def __init__(self, shown: str, spelled: Sequence[str] = ()) -> None:
-        self.n_rows = 0
-        """Number of rows of the file so far."""
-        self._spellings = dict.fromkeys(spelled, 0)
-        self._defects: dict[str, Defects] = defaultdict(Defects)
-        self._shown = shown
-        self._days: dict[str, dict[int, DayCount]] = {EVENT_TIME: {}, SESSION_START: {}}
-        self._places: list[Place] = []
-        self._last_time: int | None = None
-
-    def count_batch(self, raw: RawBatch, batch: EventBatch) -> None:
-        """Count the rows and the defects of a batch; batches come in the order of the file."""
-        location = f"{raw.name}, {raw.unit} ".removeprefix(self._shown)
-        self._add_place(raw.first, location)
-        self._count_rows(raw, batch)
-        for name in batch.readable.schema.names:
-            if name != ROW:
-                self._count(f"nulls.{name}", batch.readable, batch.readable[name].is_null())
-        for column in batch.table.schema:
-            if pa.types.is_floating(column.type):
-                is_negative = pc.fill_null(pc.less(batch.table[column.name], 0), fill_value=False)
-                self._count(f"negative.{column.name}", batch.table, is_negative)
-        self._count_times(batch)
-        for column, days in self._days.items():
-            if column in batch.table.schema.names:
-                add_days(days, batch.table, column, self.location)
-        for name in self._spellings:
-            self._spellings[name] += len(odd_spellings(batch.table[name]))
-
-    def _count_rows(self, raw: RawBatch, batch: EventBatch) -> None:
-        """Count rows that cannot be read, or only with escapes, or that span lines."""
-        first_row = self.n_rows
-        self.n_rows += raw.n_rows
-        errors = (error.removeprefix(self._shown) for error in batch.errors)
-        self._defects[UNREADABLE].add(batch.dropped.get(UNREADABLE, 0), raw.n_rows, errors)
-        errors = (error.removeprefix(self._shown) for error in raw.undecodable_errors)
-        self._defects[UNDECODABLE].add(len(raw.undecodable), raw.n_rows, errors)
-        if raw.multiline is not None:
-            rows = raw.multiline + first_row
-            first = map(self.location, rows[:EXAMPLES].tolist())
-            self._defects["multiline"].add(len(rows), raw.n_rows, first)
-
-    def result(self) -> FileQuality:
-        """Return all counts."""
-        days, starts = self._days.values()
-        return FileQuality(dict(self._defects), days, starts, self._places, self._spellings)
-
-    def _add_place(self, number: int, text: str) -> None:
-        """Note where the next rows are, unless that follows from what is known."""
-        if self._places:
-            first_row, first_number, known = self._places[-1]
-            if (known, number - self.n_rows) == (text, first_number - first_row):
-                return
-        self._places.append((self.n_rows, number, text))
-
-    def _count_times(self, batch: EventBatch) -> None:
-        events, outside = batch.table, batch.outside
-        if EVENT_TIME not in events.schema.names:
-            return
-        n_times = events.num_rows + outside.num_rows
-        first = outside[ROW].slice(0, EXAMPLES).to_pylist()
-        self._defects["outside"].add(outside.num_rows, n_times, map(self.location, first))
-        for check, rows in batch.clock_rows.items():
-            self._count(check, events, pc.is_in(events[ROW], value_set=rows))
-        times = np.asarray(events[EVENT_TIME].cast(pa.int64()))
-        if not len(times):
-            return
-        before = times[0] if self._last_time is None else self._last_time
-        self._count("backwards", events, pa.array(np.diff(times, prepend=before) < 0))
-        self._last_time = int(times[-1])
-
-    def _count(self, check: str, table: pa.Table, mask: pa.Array) -> None:
-        n_rows = pc.sum(mask).as_py() or 0
-        rows = table[ROW].filter(mask).slice(0, EXAMPLES).to_pylist() if n_rows else []
-        self._defects[check].add(n_rows, table.num_rows, map(self.location, rows))
-
-    def location(self, row: int) -> str:
-        """Return where a row is, by its number from 0, without the name of the file."""
-        return place_of(self._places, row)
-
-
-Files = Sequence[tuple[Source, FileQuality]]
 
 
 def check_quality(
@@ -153,7 +52,7 @@ def check_quality(
 
 def totals(files: Files, dataset: DatasetConfig) -> list[QualityResult]:
     """Add up the counts of all files."""
-    checks = dict.fromkeys(check for _, quality in files for check in quality.defects)
+    checks = dict.fromkeys(check for each in files for check in each.quality.defects)
     results = [_total(check, files, dataset) for check in checks]
     return [each for each in results if each.found or each.check != UNDECODABLE]
 
@@ -189,9 +88,8 @@ def _key(check: str) -> str:
 
 
 def _total(check: str, files: Files, dataset: DatasetConfig) -> QualityResult:
-    found = [
-        (source, quality.defects[check]) for source, quality in files if check in quality.defects
-    ]
+    having = [each for each in files if check in each.quality.defects]
+    found = [(each.source, each.quality.defects[check]) for each in having]
     examples = [f"{source.url}{where}" for source, defects in found for where in defects.examples]
     source, worst = max(found, key=lambda each: each[1].rows / max(each[1].of, 1))
     return QualityResult(
@@ -205,7 +103,7 @@ def _total(check: str, files: Files, dataset: DatasetConfig) -> QualityResult:
 
 
 def _empty_days(files: Files, limit: float | None, reach: Reach | None) -> QualityResult:
-    found = sorted({day for _, quality in files for day in quality.days})
+    found = sorted({day for each in files for day in each.quality.days})
     days = [day for day in found if reach is None or reach.first <= day <= reach.last]
     gaps = [(np.datetime64(before, "D"), after - before - 1) for before, after in pairwise(days)]
     span = days[-1] - days[0] + 1 if days else 0

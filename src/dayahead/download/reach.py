@@ -18,8 +18,7 @@ from dayahead.dataset.manifest import QualityResult
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.dataset.time import microseconds
 from dayahead.download.batches import EXAMPLES
-from dayahead.download.file_quality import FileQuality
-from dayahead.download.sources import Source
+from dayahead.download.convert import Files
 
 EMPTY_DAYS = 21
 """Days without an event that part strays from the log: no holiday of a shop is as long."""
@@ -83,9 +82,7 @@ def reach(days: Mapping[int, int], latest: int | None = None) -> tuple[int, int]
     return int(names[begins[kept[0]]]), int(names[last])
 
 
-def reach_of(
-    files: Sequence[tuple[Source, FileQuality]], dataset: DatasetConfig, today: date
-) -> Reach | None:
+def reach_of(files: Files, dataset: DatasetConfig, today: date) -> Reach | None:
     """Return how far the log in some files reaches; None if they have no event.
 
     `today` (UTC) plays a part only where events of files are later than tomorrow, and there is no
@@ -103,8 +100,8 @@ def reach_of(
     last_event = max(
         (
             count.last
-            for _, quality in files
-            for day, count in quality.days.items()
+            for each in files
+            for day, count in each.quality.days.items()
             if first <= day <= last
         ),
         default=first * DAY,
@@ -112,11 +109,11 @@ def reach_of(
     return Reach(first, end, last_event, _result(strays, days, files, dataset))
 
 
-def _counts(files: Sequence[tuple[Source, FileQuality]]) -> Mapping[int, int]:
+def _counts(files: Files) -> Mapping[int, int]:
     """Count events by day, and once more by the day of columns.session_start, if it is set."""
     total: Counter[int] = Counter()
-    for _, quality in files:
-        for days in (quality.days, quality.starts):
+    for each in files:
+        for days in (each.quality.days, each.quality.starts):
             total.update({day: count.events for day, count in days.items()})
     return total
 
@@ -124,15 +121,15 @@ def _counts(files: Sequence[tuple[Source, FileQuality]]) -> Mapping[int, int]:
 def _result(
     strays: Sequence[int],
     days: Mapping[int, int],
-    files: Sequence[tuple[Source, FileQuality]],
+    files: Files,
     dataset: DatasetConfig,
 ) -> QualityResult:
     examples = []
     for day in strays[:EXAMPLES]:
         counts = [
-            (count, source)
-            for source, quality in files
-            for count in (quality.days.get(day), quality.starts.get(day))
+            (count, each.source)
+            for each in files
+            for count in (each.quality.days.get(day), each.quality.starts.get(day))
             if count
         ]
         count, source = counts[0]

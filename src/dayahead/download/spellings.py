@@ -1,7 +1,7 @@
 """Ids that a log spells in several ways: 17 in one file, 17.0 or 017 in another."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pandas as pd
 import pyarrow as pa
@@ -11,11 +11,9 @@ import pyarrow.parquet as pq
 from dayahead.dataset.manifest import QualityResult
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.batches import EXAMPLES
-from dayahead.download.convert import Conversion
+from dayahead.download.convert import Files
 from dayahead.download.ids import canonical, odd_spellings, spelled_columns, spelling_cure
-from dayahead.download.sources import Source
 
-Files = Sequence[tuple[Source, Conversion]]
 _TEXT, _ID, _EVENTS = "text", "id", "events"
 _log = logging.getLogger(__name__)
 
@@ -28,7 +26,7 @@ def check_spellings(files: Files, dataset: DatasetConfig) -> list[QualityResult]
     """
     found = []
     for column in spelled_columns(dataset):
-        if any(conversion.quality.spellings.get(column) for _, conversion in files):
+        if any(each.quality.spellings.get(column) for each in files):
             spellings = _spellings(column, files)
             n_texts = spellings.groupby(_ID)[_TEXT].transform("nunique")
             several = spellings[n_texts > 1]
@@ -55,7 +53,7 @@ def _result(
     column: str, several: pd.DataFrame, files: Files, dataset: DatasetConfig
 ) -> QualityResult:
     odd = several[several[_TEXT] != several[_ID]]
-    of = [conversion.events for _, conversion in files]
+    of = [each.events for each in files]
     by_file = odd.groupby("file")[_EVENTS].sum()
     worst = max(by_file.index, key=lambda n: by_file[n] / of[n])
     texts = several.groupby(_ID)[_TEXT].unique().sort_index()
@@ -72,13 +70,13 @@ def _result(
         sum(of),
         dataset.quality.spellings,
         examples,
-        f"{by_file[worst] / of[worst]:.2%} {files[worst][0].file}",
+        f"{by_file[worst] / of[worst]:.2%} {files[worst].source.file}",
     )
 
 
 def _texts(column: str, files: Files) -> Iterator[tuple[int, pa.ChunkedArray]]:
     """Yield the ids of each row group, with the number of its source file."""
-    for number, (_, conversion) in enumerate(files):
+    for number, conversion in enumerate(files):
         for part in conversion.parts:
             file = pq.ParquetFile(conversion.path(part))
             for group in range(file.num_row_groups):

@@ -10,11 +10,11 @@ from dayahead.core.phases import phase
 from dayahead.dataset.item_table import item_table
 from dayahead.dataset.manifest import QUALITY_REPORT, RawManifest, events_file_name
 from dayahead.dataset.schema import DatasetConfig
-from dayahead.download.convert import convert
+from dayahead.download.convert import Files, convert
 from dayahead.download.duplicates import without_duplicates
 from dayahead.download.items import convert_items, fetch_items
 from dayahead.download.parts import (
-    Files,
+    dropped_of,
     fetch_files,
     link_parts,
     records_of,
@@ -57,14 +57,13 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
                 sources = fetch_files(dataset, name)
                 of_items = fetch_items(table, name) if table else []
             with phase("convert"):
-                converted = [(source, convert(source, dataset)) for source in sources]
+                converted = [convert(source, dataset) for source in sources]
                 items = convert_items(of_items, table, name) if table else None
             with phase("check"):
                 files = without_duplicates(converted, dataset)
-                counts = [(source, conversion.quality) for source, conversion in files]
                 spellings = check_spellings(converted, dataset)
-                reach = reach_of(counts, dataset, today())
-                results = check_quality(counts, dataset, name, reach, spellings)
+                reach = reach_of(files, dataset, today())
+                results = check_quality(files, dataset, name, reach, spellings)
             report_losses(files, "rows", CAUSES)
             if reach is None:
                 raise SourceError(f"datasets/{name}.yaml: {_why_no_event(files)}")
@@ -77,9 +76,9 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
             RawManifest(
                 dataset=name,
                 log_end=_log_end(dataset, reach),
-                rows=sum(conversion.rows for _, conversion in files),
-                events=sum(conversion.events for _, conversion in files),
-                dropped=dict(sum((Counter(each.dropped) for _, each in files), Counter())),
+                rows=sum(each.rows for each in files),
+                events=sum(each.events for each in files),
+                dropped=dropped_of(files),
                 files=records_of(files),
                 parts=parts,
                 quality=results,
@@ -91,17 +90,13 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
 
 
 def _why_no_event(files: Files) -> str:
-    n_rows = sum(conversion.rows for _, conversion in files)
+    n_rows = sum(each.rows for each in files)
     found: dict[str, Counter[str]] = {}
-    for _, conversion in files:
+    for conversion in files:
         for column, values in conversion.filtered.items():
             found.setdefault(column, Counter()).update(values)
-    n_filtered = sum(
-        n
-        for _, conversion in files
-        for reason, n in conversion.dropped.items()
-        if reason.startswith("source.where ")
-    )
+    dropped = dropped_of(files).items()
+    n_filtered = sum(n for reason, n in dropped if reason.startswith("source.where "))
     if n_rows and n_filtered == n_rows:
         shown = [
             f"column {column} has {value} ({n:,} rows)"
@@ -110,7 +105,7 @@ def _why_no_event(files: Files) -> str:
         ]
         return f"source.where leaves out all {n_rows:,} rows: {', '.join(shown)}. Correct it"
     if not n_rows:
-        names = ", ".join(source.file for source, _ in files)[:300]
+        names = ", ".join(each.source.file for each in files)[:300]
         return f"all of its {len(files)} files are empty: {names}. Fetch or copy them again"
     return f"no event in any of its {len(files)} files"
 
