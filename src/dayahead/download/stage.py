@@ -118,14 +118,9 @@ def _log_end(dataset: DatasetConfig, reach: Reach) -> datetime:
     """
     if dataset.source.synthetic is not None and dataset.time.complete_until is None:
         return log_end(dataset.source.synthetic)
-    return dataset.time.log_end(reach.last_event, now())
+    return dataset.time.log_end(reach.last_event, datetime.now(UTC))
 
 
 def today() -> date:
     """Return today's date, UTC."""
-    return now().date()
-
-
-def now() -> datetime:
-    """Return the present, UTC."""
-    return datetime.now(UTC)
+    return datetime.now(UTC).date()
