@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from dayahead.core.errors import SourceError
+from dayahead.download.nested import roots
 from dayahead.download.statements import Reading, select, with_text
 from dayahead.download.table import Table, library, opening, reason
 
@@ -136,9 +137,8 @@ def _ordered(
         statement = select(relation, schema, reading, as_text)
         with _reporting(shown):
             if scan is not None:
-                needed = [each.partition(".")[0] for each in (reading.time, *reading.order)]
-                columns = [each for each in needed if each in found.names]
-                connection.register(_LOG, scan(list(dict.fromkeys([*reading.columns, *columns]))))
+                needed = [*reading.columns, reading.time, *reading.order]
+                connection.register(_LOG, scan(roots(needed, found.names, None)))
             yield from connection.sql(statement).to_arrow_reader(_BATCH)
 
     return Table(schema, read, version)

@@ -10,6 +10,8 @@ import pytest
 
 from dayahead.core.errors import SourceError, UnreachableError
 from dayahead.download import warehouses
+from dayahead.download.duckdb_tables import open_delta
+from dayahead.download.statements import Reading
 from dayahead.download.warehouses import fetch_tables
 from support.shop_tables import a_log, downloaded, of_csv, table_dataset
 from support.sources import a_dataset
@@ -201,3 +203,11 @@ def test_delta_without_duckdb_names_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(SourceError, match="needs the package duckdb: pip install"):
         fetch_tables(table_dataset(tmp_path / "clicks", "delta"))
+
+
+def test_a_column_with_a_dot_in_its_name_orders_rows(tmp_path):
+    rows = pa.table({"item": ["a", "b", "c"], "time": [1, 1, 1], "visit.n": [3, 2, 1]})
+    in_delta(tmp_path / "clicks", rows)
+    with open_delta(str(tmp_path / "clicks"), "shown", tmp_path) as table:
+        (batch,) = table.read(Reading(["item"], "time", ["visit.n"]))
+    assert batch["item"].to_pylist() == ["c", "b", "a"]
