@@ -162,11 +162,10 @@ class _CsvFile:
         )
         odd = [n for n in left_out.get(UNREADABLE, ()) if self._first + n in self._spanning]
         multiline = np.union1d(batch.indices()[self._spans_lines(table)], np.array(odd, np.int64))
-        batch = replace(batch, multiline=multiline)
         self._first += batch.n_rows
         if UNREADABLE in left_out:
             self._errors = []
-        batch = replace(batch, table=self._as_written(batch.table))
+        batch = replace(batch, multiline=multiline, table=self._as_written(batch.table))
         batch = self._text.without_marks(batch)
         return batch.without(REPEATED_HEADER, self._is_header(batch.table))
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dayahead.download.convert import ROW_GROUP, row_groups
-from dayahead.download.nested import value_at
+from dayahead.download.nested import roots, value_at
 
 Days = Callable[[pa.Table], npt.NDArray[np.int64]]
 """The day of each row, as days since 1970; `_UNDATED` where it has no time."""
@@ -35,7 +35,7 @@ def days_of(schema: pa.Schema, column: str, unit: str) -> Days | None:
         unit: `time.unit`, of times that are whole numbers.
     """
     table = schema.empty_table()
-    root = column if column in schema.names else column.partition(".")[0]
+    [root] = roots([column], schema.names, None)
     if pa.types.is_list(schema.field(root).type):
         return None
     kind = value_at(table, column).type

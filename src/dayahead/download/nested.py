@@ -11,10 +11,8 @@ from dayahead.download.batches import Columns, Indices, check_columns
 
 def roots(columns: Iterable[str], names: Sequence[str], explode: str | None) -> list[str]:
     """Return the top-level columns that hold these columns: of their name, else of their path."""
-    found = [column if column in names else column.partition(".")[0] for column in columns]
-    if explode is not None:
-        found.append(explode if explode in names else explode.partition(".")[0])
-    return list(dict.fromkeys(found))
+    wanted = [*columns, *([] if explode is None else [explode])]
+    return list(dict.fromkeys(each if each in names else each.partition(".")[0] for each in wanted))
 
 
 def check_paths(columns: Columns, schema: pa.Schema, explode: str | None, name: str) -> None:

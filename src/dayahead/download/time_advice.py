@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -100,10 +101,10 @@ def _clock_format(text: str) -> str | None:
 
 
 def _is_read(text: str, form: str) -> bool:
-    try:
-        return bool(to_times(pa.array([text]), TimeConfig(column="", format=form)))
-    except (pa.ArrowException, ValueError):
-        return False
+    with suppress(pa.ArrowException, ValueError):
+        to_times(pa.array([text]), TimeConfig(column="", format=form))
+        return True
+    return False
 
 
 def between(time: TimeConfig) -> str:
