@@ -117,15 +117,6 @@ class QualityConfig:
     nonexistent: Share | None = None
     """Events with such a time in the hour that is left out when clocks go forward: one hour on."""
 
-    def check_names(self, columns: Sequence[str], numbers: Sequence[str]) -> None:
-        """Check that limits name columns of the event table (`numbers`: the numeric ones)."""
-        for key, limits, known in (
-            ("nulls", self.nulls, columns),
-            ("negative", self.negative, numbers),
-        ):
-            if unknown := [name for name in limits if name not in known]:
-                raise ValueError(f"quality.{key}: {', '.join(unknown)}: {expected(unknown, known)}")
-
     def limit(self, check: str, required: Sequence[str]) -> float | None:
         """Return the limit of a check as a share; None: no limit.
 
@@ -237,13 +228,16 @@ class DatasetConfig:
             )
 
     def _check_limits(self) -> None:
+        """Check that limits name columns of the event table."""
         columns = list(self.event_columns())
         known = {name: each for name, each in self.features.items() if name in columns}
         if self.items is not None:
             known |= self.items.features
             columns += [*self.items.availability, *self.items.features, *self.items.vectors]
         numbers = [name for name, each in known.items() if each.kind != "categorical"]
-        self.quality.check_names(columns, numbers)
+        for key, names in (("nulls", columns), ("negative", numbers)):
+            if unknown := [name for name in getattr(self.quality, key) if name not in names]:
+                raise ValueError(f"quality.{key}: {', '.join(unknown)}: {expected(unknown, names)}")
 
     def _add_event_type(self) -> None:
         """Make the types of events a feature, which windows then hold."""
