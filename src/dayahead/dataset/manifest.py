@@ -59,7 +59,7 @@ class SourceRecord:
 class QualityResult:
     """One quality check of the whole log."""
 
-    __pydantic_config__: ClassVar = ConfigDict(extra="ignore")  # a share that is read
+    __pydantic_config__: ClassVar = ConfigDict(extra="ignore")  # share: written, not read
 
     check: str
     """Key under `quality` in datasets/<name>.yaml, such as nulls.price."""

@@ -83,9 +83,9 @@ class _CsvFile:
         """Row of the next batch, from 0."""
         self._odd = {UNREADABLE: array("q"), BLANK_LINE: array("q")}
         """Rows of another length that no batch counts yet, by reason."""
-        self._errors: list[str] = []
         self._spanning: set[int] = set()
-        """Those of them that span lines: after a stray quote, one may hold the rest of the file."""
+        """Unreadable rows that span lines: after a stray quote, one may hold the rest of a file."""
+        self._errors: list[str] = []
 
     def batches(self, nulls: tuple[str, ...], *, is_strict: bool) -> Iterator[RawBatch]:
         """Read the rows."""
