@@ -24,7 +24,7 @@ from dayahead.core.columns import (
 )
 from dayahead.core.files import write_parquet
 from dayahead.core.fingerprints import sha256_of
-from dayahead.dataset.manifest import EventsFile, ItemsRecord, RawManifest, items_file_name
+from dayahead.dataset.manifest import ITEMS_FILE, EventsFile, ItemsRecord, RawManifest
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.dataset.time import microseconds
 
@@ -114,7 +114,7 @@ def write_log(
 def _items_record(raw: Path, tables: Sequence[pa.Table]) -> ItemsRecord:
     parts = []
     for number, table in enumerate(tables):
-        path = raw / items_file_name(number)
+        path = raw / ITEMS_FILE.format(number)
         write_parquet(path, table)
         parts.append(EventsFile(path.name, len(table), sha256_of(path), "", ""))
     n_rows = sum(map(len, tables))

@@ -13,16 +13,8 @@ from dayahead.core.files import read_json, write_json
 
 MANIFEST = "manifest.json"
 QUALITY_REPORT = "quality.md"
-
-
-def events_file_name(number: int) -> str:
-    """Return the name of the events file with this number, from 0."""
-    return f"events-{number:05d}.parquet"
-
-
-def items_file_name(number: int) -> str:
-    """Return the name of the file of items with this number, from 0."""
-    return f"items-{number:05d}.parquet"
+EVENTS_FILE, ITEMS_FILE = "events-{:05d}.parquet", "items-{:05d}.parquet"
+"""Names of the files of events and of items, by their numbers from 0."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import fingerprint, package_version, sha256_of, source_fingerprint
 from dayahead.core.project import cache_root
 from dayahead.dataset.item_table import ItemTableConfig
-from dayahead.dataset.manifest import EventsFile, SourceRecord, events_file_name
+from dayahead.dataset.manifest import EVENTS_FILE, EventsFile, SourceRecord
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.archives import raw_files
 from dayahead.download.batches import RawBatch, kept_rows
@@ -45,8 +45,8 @@ ROW_GROUP = 1 << 17
 MAX_EVENTS = 32 * ROW_GROUP
 """Maximum number of events per parquet file."""
 _RECORD = "conversion.json"
-_REPEATED = "row"
-"""Column of the files of repeated rows."""
+_REPEATS_FILE, _REPEATED = "repeats-{:05d}.parquet", "row"
+"""Name of the file of a part's repeated rows, by the number of the part, and its column."""
 _GROWTH = 2
 """Upper bound of bytes written per byte of a compressed file: 1.5 for G1, 1.3 for REES46."""
 _log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Conversion:
 
     def repeats(self, number: int) -> Ints:
         """Return the rows of a part that equal an earlier one of it."""
-        path = self.folder / _repeats_file(number)
+        path = self.folder / _REPEATS_FILE.format(number)
         if not path.exists():
             return np.empty(0, np.int64)
         rows: Ints = pq.read_table(path)[_REPEATED].to_numpy()
@@ -89,10 +89,6 @@ class Conversion:
 
 Files = Sequence[Conversion]
 """Those of a log, or of a table of items, in its order."""
-
-
-def _repeats_file(number: int) -> str:
-    return f"repeats-{number:05d}.parquet"
 
 
 def space_needed(source: Source, dataset: DatasetConfig) -> int:
@@ -164,7 +160,7 @@ def _read_conversion(source: Source, folder: Path) -> Conversion:
         record = {**read_json(folder / _RECORD), "source": source, "folder": folder}
         conversion = TypeAdapter(Conversion).validate_python(record)
         for number, part in enumerate(conversion.parts):
-            if part.file != events_file_name(number) or not (folder / part.file).is_file():
+            if part.file != EVENTS_FILE.format(number) or not (folder / part.file).is_file():
                 raise ValueError(f"{_RECORD} lists {part.file!r}, which is no part of the entry")
             conversion.repeats(number)
     return conversion
@@ -204,7 +200,7 @@ def _convert_assuming(
     units.check(source.shown)
     for number, part in enumerate(parts if not isinstance(dataset, ItemTableConfig) else ()):
         if len(rows := repeats_within(folder / part.file)):
-            pq.write_table(pa.table({_REPEATED: rows}), folder / _repeats_file(number))
+            pq.write_table(pa.table({_REPEATED: rows}), folder / _REPEATS_FILE.format(number))
     record = {
         "rows": counters.n_rows,
         "dropped": dropped,
@@ -232,7 +228,7 @@ def _write_parts(folder: Path, schema: pa.Schema, tables: Iterator[pa.Table]) ->
     """Write tables of any length; the same rows give the same bytes however tables are cut."""
     numbered = enumerate(row_groups(tables))
     return [
-        write_part(folder / events_file_name(number), schema, (group for _, group in groups))
+        write_part(folder / EVENTS_FILE.format(number), schema, (group for _, group in groups))
         for number, groups in groupby(numbered, lambda each: each[0] // (MAX_EVENTS // ROW_GROUP))
     ]
 

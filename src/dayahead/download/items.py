@@ -16,7 +16,7 @@ from dayahead.core.columns import AVAILABLE_FROM, AVAILABLE_UNTIL, EVENT_TIME, I
 from dayahead.core.errors import SourceError
 from dayahead.dataset.item_table import ItemTableConfig
 from dayahead.dataset.losses import LARGE
-from dayahead.dataset.manifest import EventsFile, ItemsRecord, QualityResult, items_file_name
+from dayahead.dataset.manifest import ITEMS_FILE, EventsFile, ItemsRecord, QualityResult
 from dayahead.dataset.time import PLAUSIBLE, microseconds
 from dayahead.download.batches import EXAMPLES
 from dayahead.download.convert import Conversion, Files, convert
@@ -53,7 +53,7 @@ class Items:
             rows=sum(each.rows for each in self.files),
             dropped=dropped_of(self.files),
             files=records_of(self.files),
-            parts=link_parts(self.files, folder, items_file_name),
+            parts=link_parts(self.files, folder, ITEMS_FILE),
             quality=self.quality,
         )
 

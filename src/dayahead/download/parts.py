@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,13 +49,13 @@ def report_losses(files: Files, unit: str, causes: Mapping[str, str]) -> None:
         _log.warning("%s", line)
 
 
-def link_parts(files: Files, folder: Path, name: Callable[[int], str]) -> tuple[EventsFile, ...]:
-    """Link the converted files into a folder, named by their numbers in the whole log or table."""
+def link_parts(files: Files, folder: Path, name: str) -> tuple[EventsFile, ...]:
+    """Link the converted files into a folder, `name` with their numbers in the log or table."""
     parts: list[EventsFile] = []
     first_row = 0
     for conversion in files:
         for part in conversion.parts:
-            file = name(len(parts))
+            file = name.format(len(parts))
             link_or_copy(conversion.path(part), folder / file)
             parts.append(replace(part, file=file, first_row=first_row))
         first_row += conversion.rows

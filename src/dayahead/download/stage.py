@@ -8,7 +8,7 @@ from dayahead.core.errors import DataError, SourceError, cure_of
 from dayahead.core.files import folder_written_whole, write_text
 from dayahead.core.phases import phase
 from dayahead.dataset.item_table import item_table
-from dayahead.dataset.manifest import QUALITY_REPORT, RawManifest, events_file_name
+from dayahead.dataset.manifest import EVENTS_FILE, QUALITY_REPORT, RawManifest
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.convert import Files, convert
 from dayahead.download.duplicates import without_duplicates
@@ -69,7 +69,7 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
                 raise SourceError(f"datasets/{name}.yaml: {_why_no_event(files)}")
             warn_of_strays(reach, name)
             with phase("link"):
-                parts = link_parts(files, aside, events_file_name)
+                parts = link_parts(files, aside, EVENTS_FILE)
                 record = items.link(aside) if items else None
             quality = report(results, name, len(files), items.quality if items else None)
             write_text(aside / QUALITY_REPORT, quality)
