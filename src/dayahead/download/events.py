@@ -31,8 +31,7 @@ from dayahead.download.clocks import Localised, ZoneClock
 from dayahead.download.ids import joined, plain_numbers
 from dayahead.download.time_advice import advice, text_of
 from dayahead.download.times import LATEST, MICROSECONDS, Times, clipped, to_times
-from dayahead.download.values import InvalidValuesError, cast_trimmed, decoded, to_int
-from dayahead.download.vectors import to_vectors
+from dayahead.download.values import InvalidValuesError, cast_trimmed, decoded, to_int, to_vectors
 
 _LARGEST = float(np.finfo(np.float32).max)
 _OF_EVENTS = (EVENT_TIME, SESSION_START)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayahead.download.values import InvalidValuesError
-from dayahead.download.vectors import to_vectors
+from dayahead.download.values import InvalidValuesError, to_vectors
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
