@@ -107,11 +107,6 @@ def _is_read(text: str, form: str) -> bool:
     return False
 
 
-def between(time: TimeConfig) -> str:
-    """Return `time.between` for messages."""
-    return " to ".join(map(iso, time.limits))
-
-
 def text_of(value: pa.Scalar) -> str:
     """Return a value as the source has it, for messages."""
     found = value.as_py()

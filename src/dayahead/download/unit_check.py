@@ -9,7 +9,7 @@ from dayahead.core.columns import ROW
 from dayahead.core.errors import SourceError
 from dayahead.dataset.time import TimeConfig
 from dayahead.download.events import EventBatch
-from dayahead.download.time_advice import between, iso, named, text_of, units_inside
+from dayahead.download.time_advice import iso, named, text_of, units_inside
 
 _MOST = 0.5
 """Share of a file's times that must be outside, and of these inside in the other unit."""
@@ -43,9 +43,10 @@ class UnitCheck:
         """
         for unit, count in self._counts.most_common(1):
             if count > _MOST * self._n_outside and self._n_outside > _MOST * self._n_times:
+                limits = " to ".join(map(iso, self._time.limits))
                 raise SourceError(
                     f"{name}: {self._n_outside:,} of {self._n_times:,} times are outside "
-                    f"{between(self._time)} as {named(self._time.unit)}, and {count:,} of them "
+                    f"{limits} as {named(self._time.unit)}, and {count:,} of them "
                     f"inside as {named(unit)} ({name}{self._first[unit]}). Set time.unit: {unit} "
                     f"in the data set's file (or time.between, if the log is of that time)"
                 )
