@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.dataset import dataset
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, SECOND, SESSION_ID, TIMESTAMP, USER_ID
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, TIMESTAMP, USER_ID
 from dayahead.dataset.manifest import RawManifest
+from dayahead.dataset.time import microseconds
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class OfficialLog:
         manifest = RawManifest.read(raw)
         paths = tuple(raw / part.file for part in manifest.parts)
         has_sessions = SESSION_ID in pq.read_schema(paths[0]).names
-        end = int(manifest.log_end.timestamp()) * SECOND
-        return cls(paths, SESSION_ID if has_sessions else USER_ID, end)
+        owner = SESSION_ID if has_sessions else USER_ID
+        return cls(paths, owner, microseconds(manifest.log_end))
 
     def between(
         self, start: int, end: int, owners: Collection[str] | None = None
