@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-
-from dayahead.nightly.live_log import Clicks
+import pandas as pd
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -55,6 +54,6 @@ class Site:
         lags = (draw.lognormal(0, 1.5, len(rows)) * SECOND).astype(int)
         pairs = (sessions * 1000 + items).astype(np.uint64)
         owners = sessions.astype(np.uint64)
-        official = Clicks(owners[is_official], pairs[is_official], times[is_official])
-        live = Clicks(owners[rows], pairs[rows], reported[rows], times[rows] + lags)
-        return official, live, (start, start + DAY)
+        happened = pd.DataFrame({"session": owners, "pair": pairs, "time": times})
+        live = happened.iloc[rows].assign(time=reported[rows], arrived=times[rows] + lags)
+        return happened[is_official], live, (start, start + DAY)

@@ -27,8 +27,6 @@ from dayahead.nightly.history import State, windows_of
 from dayahead.nightly.official_log import OfficialLog
 from dayahead.windows.folder import Window, WindowFolder
 
-Ints = NDArray[np.int64]
-Hashes = NDArray[np.uint64]
 KEY: Final = "live_log"
 """Name of the comparison among a decision's details."""
 SAME: Final = 60 * SECOND
@@ -48,25 +46,13 @@ USUAL_OF: Final = 7
 """Earlier nights whose median counts as usual, once there are MIN_USUAL."""
 MIN_USUAL: Final = 3
 READ_AT_ONCE: Final = 50_000
+EMPTY: Final = pd.DataFrame(
+    dict.fromkeys(("session", "pair"), np.empty(0, np.uint64))
+    | dict.fromkeys(("time", "arrived"), np.empty(0, np.int64))
+)
+"""Columns of events. Sessions, and pairs of session and item, are hashes, which take less memory;
+times are in microseconds since 1970. Events of the official log lack `arrived`."""
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Clicks:
-    """Events of a log; each array has shape [events]. Ids are hashes, which take less memory."""
-
-    sessions: Hashes
-    pairs: Hashes
-    """Of session and item."""
-    times: Ints
-    """Microseconds since 1970, like `arrived`."""
-    arrived: Ints | None = None
-
-    def between(self, start: int, end: int) -> "Clicks":
-        """Return the events from a time on and before another."""
-        is_in = (self.times >= start) & (self.times < end)
-        arrived = None if self.arrived is None else self.arrived[is_in]
-        return Clicks(self.sessions[is_in], self.pairs[is_in], self.times[is_in], arrived)
 
 
 def live_details(root: Path, folder: WindowFolder, window: Window, state: State) -> dict[str, Any]:
@@ -116,7 +102,9 @@ def _hours(start: int, end: int) -> float:
     return round((end - start) / (3600 * SECOND), 1)
 
 
-def _live_clicks(path: Path, start: int, end: int, *, by_user: bool) -> tuple[int | None, Clicks]:
+def _live_clicks(
+    path: Path, start: int, end: int, *, by_user: bool
+) -> tuple[int | None, pd.DataFrame]:
     """Return when the first event of the log arrived, and its events in a span of time.
 
     Raises:
@@ -127,47 +115,45 @@ def _live_clicks(path: Path, start: int, end: int, *, by_user: bool) -> tuple[in
         f"SELECT {owner}, json_extract(fields, '$.{ITEM_ID}'), time, arrived FROM events "  # noqa: S608
         f"WHERE time >= ? AND time < ?"
     )
-    parts = []
+    parts = [EMPTY]
     with EVENTS.reading(path) as connection:
         [first] = connection.execute("SELECT min(arrived) FROM events").fetchone()
         rows = connection.execute(query, (start, end))
         while some := rows.fetchmany(READ_AT_ONCE):
             owners, items, times, arrived = zip(*some, strict=True)
             ids = pa.array(owners, pa.string()), pa.array(map(str, items), pa.string())
-            parts.append((*_hashed(*ids), np.array(times, np.int64), np.array(arrived, np.int64)))
-    return first, Clicks(*_joined(parts, 4))
+            parts.append(_clicks(*ids, time=times, arrived=arrived))
+    return first, pd.concat(parts)
 
 
-def _official_clicks(log: OfficialLog, start: int, end: int) -> Clicks:
+def _official_clicks(log: OfficialLog, start: int, end: int) -> pd.DataFrame:
     """Return the events of data/raw in a span of time."""
     parts = (
-        (*_hashed(owners, items), times.to_numpy())
+        _clicks(owners, items, time=times.to_numpy())
         for owners, items, times in log.between(start, end)
     )
-    return Clicks(*_joined(parts, 3))
+    return pd.concat([EMPTY.drop(columns="arrived"), *parts])
 
 
-def _hashed(owners: pa.Array, items: pa.Array) -> tuple[Hashes, Hashes]:
-    pairs = pc.binary_join_element_wise(owners, items, "\n")
-    sessions, both = (
-        pd.util.hash_array(each.to_numpy(zero_copy_only=False), categorize=False)
-        for each in (owners, pairs)
-    )
-    return sessions, both
-
-
-def _joined(parts: Any, n_columns: int) -> list[NDArray[Any]]:  # noqa: ANN401
-    empty = (np.empty(0, np.uint64),) * 2 + (np.empty(0, np.int64),) * (n_columns - 2)
-    return [np.concatenate(column) for column in zip(empty, *parts, strict=True)]
+def _clicks(owners: pa.Array, items: pa.Array, **times: Any) -> pd.DataFrame:  # noqa: ANN401
+    ids = {"session": owners, "pair": pc.binary_join_element_wise(owners, items, "\n")}
+    hashes = {
+        name: pd.util.hash_array(each.to_numpy(zero_copy_only=False), categorize=False)
+        for name, each in ids.items()
+    }
+    return pd.DataFrame(hashes | times)
 
 
 def compared(
-    official: Clicks, live: Clicks, span: tuple[int, int], earlier: Sequence[Mapping[str, Any]]
+    official: pd.DataFrame,
+    live: pd.DataFrame,
+    span: tuple[int, int],
+    earlier: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Compare the events of both logs in a span of time, and find what is not usual.
 
     Args:
-        official: events of the span, and MARGIN before and after it.
+        official: events of the span, and MARGIN before and after it, with the columns of EMPTY.
         live: the same, with their arrival.
         span: start and end, microseconds since 1970.
         earlier: what this returned for windows before.
@@ -177,20 +163,37 @@ def compared(
         live log has more often, the lag in seconds (median and 99th percentile), and findings, a
         sentence each. Figures that need events are null where there are none.
     """
-    matching = _Matching.of(official, live)
-    own, theirs = official.between(*span), live.between(*span)
-    assert theirs.arrived is not None
-    off = matching.off_clock(span)
-    lags = (theirs.arrived - theirs.times) / SECOND
+    own, theirs = (_between(each, *span) for each in (official, live))
+    lags = (theirs["arrived"] - theirs["time"]) / SECOND
     figures = {
-        "live": len(theirs.times),
-        "official": len(own.times),
-        "in_live": matching.share(own, in_live=True),
-        "in_official": matching.share(theirs, in_live=False),
+        "live": len(theirs),
+        "official": len(own),
+        "in_live": _found_share(own, live),
+        "in_official": _found_share(theirs, official),
         "extra": _extra(own, theirs),
         "lag": [round(float(q), 3) for q in np.percentile(lags, [50, 99])] if len(lags) else None,
     }
-    return figures | {"findings": _findings(figures, own, off, earlier)}
+    off = _off_clock(official, live, span)
+    return figures | {"findings": _findings(figures, own["session"].nunique(), off, earlier)}
+
+
+def _between(clicks: pd.DataFrame, start: int, end: int) -> pd.DataFrame:
+    """Return the events from a time on and before another."""
+    return clicks[(clicks["time"] >= start) & (clicks["time"] < end)]
+
+
+def _found_share(clicks: pd.DataFrame, other: pd.DataFrame) -> float | None:
+    """Return the share of some events of one log that are found in the other."""
+    if clicks.empty:
+        return None
+    pairs, times = (np.concatenate([clicks[name], other[name]]) for name in ("pair", "time"))
+    # Each event as one number, of its pair and then its time, with more than SAME between pairs.
+    _, codes = np.unique(pairs, return_inverse=True)
+    milliseconds, same = (times - times.min()) // 1000, SAME // 1000
+    numbers = codes * (milliseconds.max() + same + 1) + milliseconds
+    wanted, known = numbers[: len(clicks)], np.sort(numbers[len(clicks) :])
+    first = np.searchsorted(known, wanted - same)
+    return round(float(np.mean(np.searchsorted(known, wanted + same, side="right") > first)), 4)
 
 
 @dataclass(frozen=True)
@@ -204,81 +207,36 @@ class _Off:
     """Live minus official."""
 
 
-@dataclass(frozen=True)
-class _Matching:
-    """Both logs with each event as one number, of its pair and then its time, for searching."""
-
-    official: Clicks
-    live: Clicks
-    pairs: Hashes
-    """Those of both logs, ascending."""
-    low: int
-    """Earliest time."""
-    length: int
-    """Milliseconds between the numbers of two pairs: more than the log spans, so none match."""
-
-    @classmethod
-    def of(cls, official: Clicks, live: Clicks) -> "_Matching":
-        pairs = np.union1d(official.pairs, live.pairs)
-        times = np.concatenate([official.times, live.times])
-        low, high = (int(times.min()), int(times.max())) if len(times) else (0, 0)
-        return cls(official, live, pairs, low, (high - low + 2 * SAME) // 1000 + 1)
-
-    def _numbers(self, clicks: Clicks) -> Ints:
-        numbers = np.searchsorted(self.pairs, clicks.pairs) * self.length
-        found: Ints = numbers + (clicks.times - self.low) // 1000
-        return found
-
-    def share(self, clicks: Clicks, *, in_live: bool) -> float | None:
-        """Return the share of some events of one log that are found in the other."""
-        if not len(clicks.times):
-            return None
-        other = np.sort(self._numbers(self.live if in_live else self.official))
-        if not len(other):
-            return 0.0
-        wanted = self._numbers(clicks)
-        after = np.searchsorted(other, wanted)
-        nearest = np.minimum(
-            np.abs(other[np.minimum(after, len(other) - 1)] - wanted),
-            np.abs(other[np.maximum(after - 1, 0)] - wanted),
-        )
-        return round(float(np.mean(nearest <= SAME // 1000)), 4)
-
-    def off_clock(self, span: tuple[int, int]) -> _Off | None:
-        """Find events whose times differ steadily, of sessions and items that each log has once."""
-        (own, at), (theirs, live_at) = (_once(each) for each in (self.official, self.live))
-        _, first, second = np.intersect1d(own, theirs, assume_unique=True, return_indices=True)
-        at, live_at = at[first], live_at[second]
-        times = self.official.times[at]
-        differences = self.live.times[live_at] - times
-        is_in = (times >= span[0]) & (times < span[1])
-        is_off = is_in & (np.abs(differences) > SAME)
-        if not is_off.any():
-            return None
-        order = np.flatnonzero(is_off)[np.argsort(differences[is_off], kind="stable")]
-        until = np.searchsorted(differences[order], differences[order] + STEADY, side="right")
-        start = int(np.argmax(until - np.arange(len(order))))
-        steady = order[start : until[start]]
-        sessions = self.official.sessions[at]
-        n_off, n_all = (len(np.unique(sessions[each])) for each in (steady, is_in))
-        if n_off < max(MIN_OFF_SESSIONS, MIN_OFF * n_all):
-            return None
-        share = len(steady) / int(is_in.sum())
-        return _Off(len(steady), share, float(np.median(differences[steady])) / SECOND)
+def _off_clock(official: pd.DataFrame, live: pd.DataFrame, span: tuple[int, int]) -> _Off | None:
+    """Find events whose times differ steadily, of sessions and items that each log has once."""
+    own, theirs = (each.drop_duplicates("pair", keep=False) for each in (official, live))
+    first, second = _shared(own["pair"], theirs["pair"])
+    own, live_times = own.iloc[first], theirs["time"].to_numpy()[second]
+    both = _between(own.assign(difference=live_times - own["time"]), *span)
+    off = both[both["difference"].abs() > SAME].sort_values("difference")
+    if off.empty:
+        return None
+    until = np.searchsorted(off["difference"], off["difference"] + STEADY, side="right")
+    start = int(np.argmax(until - np.arange(len(off))))
+    steady = off[start : until[start]]
+    if steady["session"].nunique() < max(MIN_OFF_SESSIONS, MIN_OFF * both["session"].nunique()):
+        return None
+    seconds = float(steady["difference"].median()) / SECOND
+    return _Off(len(steady), len(steady) / len(both), seconds)
 
 
-def _once(clicks: Clicks) -> tuple[Hashes, Ints]:
-    """Return the pairs that occur once, and where."""
-    pairs, first, counts = np.unique(clicks.pairs, return_index=True, return_counts=True)
-    return pairs[counts == 1], first[counts == 1]
+def _shared(own: Any, theirs: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:  # noqa: ANN401
+    """Return the positions in either of the values that both have; each has a value once."""
+    _, first, second = np.intersect1d(own, theirs, assume_unique=True, return_indices=True)
+    return first, second
 
 
-def _extra(official: Clicks, live: Clicks) -> float | None:
+def _extra(official: pd.DataFrame, live: pd.DataFrame) -> float | None:
     """Return the share of events that the live log has more often, of what both logs have."""
     (own, n_own), (theirs, n_theirs) = (
-        np.unique(each.pairs, return_counts=True) for each in (official, live)
+        np.unique(each["pair"], return_counts=True) for each in (official, live)
     )
-    _, first, second = np.intersect1d(own, theirs, assume_unique=True, return_indices=True)
+    first, second = _shared(own, theirs)
     if not len(first):
         return None
     n_more = np.maximum(n_theirs[second] - n_own[first], 0)
@@ -287,12 +245,11 @@ def _extra(official: Clicks, live: Clicks) -> float | None:
 
 def _findings(
     figures: Mapping[str, Any],
-    official: Clicks,
+    n_sessions: int,
     off: _Off | None,
     earlier: Sequence[Mapping[str, Any]],
 ) -> list[str]:
     found = []
-    n_sessions = len(np.unique(official.sessions))
     if off is not None:
         where = "ahead of" if off.seconds > 0 else "behind"
         found.append(

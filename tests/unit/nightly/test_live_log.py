@@ -5,6 +5,7 @@ import logging
 from datetime import UTC, datetime
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -14,7 +15,7 @@ from dayahead.dataset.manifest import EventsFile, RawManifest
 from dayahead.live.clock import EventClock
 from dayahead.live.event_log import Event
 from dayahead.live.sqlite_log import SqliteLog
-from dayahead.nightly.live_log import Clicks, compared
+from dayahead.nightly.live_log import EMPTY, compared
 from support.live_days import DAY, FAULTS, SECOND, Site
 from support.pretended_nights import run_nights
 from support.window_folders import day
@@ -62,15 +63,18 @@ def test_a_year_has_hardly_a_false_alarm_and_hardly_a_fault_is_missed_on_its_day
         assert WORDS[days[number][0]] in finding, number
 
 
-def clicks(rows, arrived=None):
+def clicks(rows):
     """Rows are (session, item, time in seconds)."""
     sessions, items, times = (np.array(column) for column in zip(*rows, strict=True))
     pairs = (sessions * 1000 + items).astype(np.uint64)
-    return Clicks(sessions.astype(np.uint64), pairs, times * SECOND, arrived)
+    return pd.DataFrame(
+        {"session": sessions.astype(np.uint64), "pair": pairs, "time": times * SECOND}
+    )
 
 
 def live(rows, lag=0):
-    return clicks(rows, np.array([time + lag for *_, time in rows]) * SECOND)
+    arrived = np.array([time + lag for *_, time in rows]) * SECOND
+    return clicks(rows).assign(arrived=arrived)
 
 
 def test_an_event_is_found_where_session_item_and_minute_agree():
@@ -91,8 +95,7 @@ def test_an_event_counts_in_the_span_alone_and_is_found_beyond_it():
 @pytest.mark.parametrize("rows", [[], [(1, 1, 100)]])
 @pytest.mark.parametrize("theirs", [[], [(1, 1, 100)]])
 def test_logs_may_be_empty(rows, theirs):
-    empty = Clicks(*np.empty((2, 0), np.uint64), *np.empty((2, 0), np.int64))
-    own, other = clicks(rows) if rows else empty, live(theirs) if theirs else empty
+    own, other = clicks(rows) if rows else EMPTY, live(theirs) if theirs else EMPTY
     figures = compared(own, other, (0, DAY), [])
     assert bool(figures["findings"]) == (bool(rows) and not theirs)
     json.dumps(figures, allow_nan=False)
