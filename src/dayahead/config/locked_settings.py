@@ -37,7 +37,7 @@ def disagreements(root: Path) -> Iterator[str]:
             f"trains with other settings than those of its results: commit both (git add "
             f"params.yaml dvc.lock datasets)"
         )
-    dataset = f"datasets/{_locked(settings['lock']).get('dataset')}.yaml"
+    dataset = f"datasets/{locked(settings['lock']).get('dataset')}.yaml"
     if (root / dataset).exists() and _committed(root, dataset) is None and committed[LOCK]:
         yield f"{dataset}: not committed, though dvc.lock is: git add {dataset}, and commit"
 
@@ -45,7 +45,7 @@ def disagreements(root: Path) -> Iterator[str]:
 def committed_dataset(root: Path) -> str | None:
     """Return the data set of the results in a project's last commit, None if it has none."""
     lock = _read({PARAMS: None, LOCK: _committed(root, LOCK)})["lock"]
-    return _locked(lock).get("dataset")
+    return locked(lock).get("dataset")
 
 
 def _difference(params: Mapping[str, Any], lock: Mapping[str, Any]) -> str:
@@ -55,14 +55,14 @@ def _difference(params: Mapping[str, Any], lock: Mapping[str, Any]) -> str:
     own = flattened(params)
     changed = [
         f"{name} ({own.get(name)}, {value})"
-        for name, value in _locked(lock).items()
+        for name, value in locked(lock).items()
         if own.get(name) != value
     ]
     more = f" and {len(changed) - N_NAMED} more" if len(changed) > N_NAMED else ""
     return ", ".join(changed[:N_NAMED]) + more
 
 
-def _locked(lock: Mapping[str, Any]) -> Settings:
+def locked(lock: Mapping[str, Any]) -> Settings:
     """Return the settings that the stages of dvc.lock ran with, by name."""
     found: Settings = {}
     try:

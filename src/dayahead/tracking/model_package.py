@@ -1,10 +1,9 @@
 """A saved model as MLflow stores and serves it: with its code, without a pickle."""
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import requires
 from pathlib import Path
+from typing import Any
 
 import mlflow.pyfunc
 import pandas as pd
@@ -37,48 +36,33 @@ _OUTPUT = types.Schema([types.ColSpec(Array(_RECOMMENDATION))])
 _TIME = "2026-01-01T00:00:00Z"
 
 
-@dataclass(frozen=True)
-class Interface:
-    """What a packaged model takes and returns.
-
-    The output is the top items of each row, or why there are none (`error`).
-    """
-
-    signature: ModelSignature
-    example: pd.DataFrame
-    """A row of the input."""
-
-
-def interface_of(folder: Path) -> Interface:
-    """Return the interface of a saved model.
+def interface_of(folder: Path) -> tuple[ModelSignature, pd.DataFrame]:
+    """Return what a packaged model takes and returns, and a row of its input as an example.
 
     A model of item ids reads `session`: raw ids, oldest first, separated by commas. One with side
     features reads `events`, objects as `dayahead serve` takes them, and `past` where it reads past
     events. Values of features have any type here: JSON does not tell 2 from 2.0.
+    The output is the top items of each row, or why there are none (`error`).
 
     Raises:
         KeyError: config.json lacks a part.
         ConfigError: its statistics are damaged.
     """
     config = read_json(folder / "config.json")
-    if not config["model"]["features"]:
-        session = types.ColSpec(types.DataType.string, "session")
-        return _interface([session], {"session": "1,2"})
-    statistics = validated(Statistics, config["statistics"], "config.json: statistics")
-    raw = [name for name in input_types(statistics) if name not in {ITEM_ID, EVENT_TIME}]
-    needed = [Property(ITEM_ID, AnyType()), Property(EVENT_TIME, AnyType())]
-    event = Object([*needed, *(Property(name, AnyType(), required=False) for name in raw)])
-    columns = [types.ColSpec(Array(event), "events")]
-    if config["model"]["past_length"]:
-        columns.append(types.ColSpec(Array(event), "past", required=False))
-    row = {ITEM_ID: 1, EVENT_TIME: _TIME, **dict.fromkeys(raw, 1)}
-    return _interface(columns, {"events": [row]})
-
-
-def _interface(columns: Sequence[types.ColSpec], row: Mapping[str, object]) -> Interface:
-    inputs, params = types.Schema([*columns]), types.ParamSchema(OPTIONS)
+    columns = [types.ColSpec(types.DataType.string, "session")]
+    row: dict[str, Any] = {"session": "1,2"}
+    if config["model"]["features"]:
+        statistics = validated(Statistics, config["statistics"], "config.json: statistics")
+        raw = [name for name in input_types(statistics) if name not in {ITEM_ID, EVENT_TIME}]
+        needed = [Property(ITEM_ID, AnyType()), Property(EVENT_TIME, AnyType())]
+        event = Object([*needed, *(Property(name, AnyType(), required=False) for name in raw)])
+        columns = [types.ColSpec(Array(event), "events")]
+        if config["model"]["past_length"]:
+            columns.append(types.ColSpec(Array(event), "past", required=False))
+        row = {"events": [{ITEM_ID: 1, EVENT_TIME: _TIME, **dict.fromkeys(raw, 1)}]}
+    inputs, params = types.Schema(columns), types.ParamSchema(OPTIONS)
     signature = ModelSignature(inputs=inputs, outputs=_OUTPUT, params=params)
-    return Interface(signature, pd.DataFrame([row]))
+    return signature, pd.DataFrame([row])
 
 
 def package_model(target: Path, folder: Path, code: Path, package: Path) -> Path:
@@ -95,15 +79,15 @@ def package_model(target: Path, folder: Path, code: Path, package: Path) -> Path
         KeyError: config.json of the model lacks a part.
         ConfigError: its statistics are damaged.
     """
-    interface = interface_of(folder)
+    signature, example = interface_of(folder)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the signature is that of the interface, not type hints
+        warnings.simplefilter("ignore")  # the signature is not that of type hints
         mlflow.pyfunc.save_model(
             target,
             python_model=str(code),
             artifacts={"model": str(folder)},
-            signature=interface.signature,
-            input_example=(interface.example, {each.name: each.default for each in OPTIONS}),
+            signature=signature,
+            input_example=(example, {each.name: each.default for each in OPTIONS}),
             code_paths=[str(package)],
             pip_requirements=[
                 line for line in requires("dayahead") or [] if "extra ==" not in line

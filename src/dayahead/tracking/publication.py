@@ -1,6 +1,5 @@
 """Records of what `dayahead nightly` decided, for the registered model in MLflow."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,14 +21,14 @@ class Publication:
     model: str
     """Name of the registered model."""
     window: str
-    metrics: Mapping[str, float]
+    metrics: dict[str, float]
     published: str
     """Name of the new version, empty for none."""
     folder: Path | None
     """Folder of the new version's files."""
     champion: str
     previous: str
-    withdrawn: Mapping[str, str]
+    withdrawn: dict[str, str]
     """Versions that were rolled back, with the reason."""
 
 
@@ -56,8 +55,6 @@ def _fields(
     run: StageRun, params: Params, publication: Publication, code: Path
 ) -> dict[str, object]:
     fields = {name: value for name, value in vars(publication).items() if name != "folder"}
-    fields["withdrawn"] = dict(publication.withdrawn)
-    fields["metrics"] = dict(publication.metrics)
     if publication.folder is None or not params.tracking.log_model:
         return fields
     from dayahead.tracking.model_package import package_model  # with MLflow

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dayahead.config.loading import read_yaml
-from dayahead.config.sections import Settings, flattened
+from dayahead.config.locked_settings import LOCK, locked
+from dayahead.config.sections import Settings
 from dayahead.core.errors import ComparisonError, ConfigError, first_line
 from dayahead.core.project import project_root
 
@@ -20,7 +21,6 @@ WINDOWS = "windows.csv"
 LISTS = "lists.csv"
 """Of a run of an earlier version there is none."""
 RESULTS = "results"
-LOCK = "dvc.lock"
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,6 @@ class FoundRun:
     """With ranks/*.parquet and windows.csv."""
     settings: Settings | None
     """Those of its stages, by name, as DVC or MLflow recorded them; None: nobody did."""
-
-
-def results_of(run: str, into: Path) -> Path:
-    """Return the folder of `run_of`."""
-    return run_of(run, into).folder
 
 
 def run_of(run: str, into: Path) -> FoundRun:
@@ -88,10 +83,8 @@ def _from_folder(run: str, _into: Path) -> FoundRun:
 def _locked_settings(lock: Path) -> Settings | None:
     """Return the settings of all stages in a dvc.lock; None without one that has any."""
     try:
-        stages = read_yaml(lock)["stages"].values()
-        sections = [stage.get("params", {}).get("params.yaml", {}) for stage in stages]
-        return {key: value for each in sections for key, value in flattened(each).items()} or None
-    except (ConfigError, LookupError, AttributeError, TypeError):
+        return locked(read_yaml(lock)) or None
+    except ConfigError:
         return None
 
 

@@ -141,19 +141,19 @@ def config_with(folder, **model):
 def test_the_signature_names_what_the_model_reads(saved_model, tmp_path, past_length):
     config = config_with(saved_model("gpt2", "clm", FEATURES), past_length=past_length)
     (tmp_path / "config.json").write_text(json.dumps(config))
-    signature = interface_of(tmp_path).signature
+    signature, _ = interface_of(tmp_path)
     [events, *past] = signature.inputs.inputs
     names = {each.name: each.required for each in events.type.dtype.properties}
     assert names == {"item_id": True, "event_time": True, "category": False, "price": False}
     assert [each.name for each in past] == ["past"] * bool(past_length)
     assert not any(each.required for each in past)
-    of_ids = interface_of(saved_model()).signature
+    of_ids, _ = interface_of(saved_model())
     assert [each.name for each in of_ids.inputs.inputs] == ["session"]
 
 
 def test_the_signature_has_every_option_of_recommend(saved_model):
     """MLflow drops a parameter that the signature lacks."""
-    signature = interface_of(saved_model()).signature
+    signature, _ = interface_of(saved_model())
     named = {each.name: each.default for each in signature.params.params}
     options = inspect.signature(Recommender.recommend).parameters.values()
     of_code = {each.name: each.default for each in options if each.kind == each.KEYWORD_ONLY}

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from dayahead.core.errors import ComparisonError
-from dayahead.tracking.run_lookup import results_of, run_of
+from dayahead.tracking.run_lookup import run_of
 from dayahead.tracking.runs import stage_run
 from support.tracked_stages import run_stage, runs_of
 
@@ -28,8 +28,8 @@ EXPECTED = ["lists.csv", "ranks/2019-10-01.parquet", "windows.csv"]
 
 
 def test_a_folder_is_used_as_it_is(results, tmp_path):
-    assert results_of(str(results), tmp_path / "into") == results
-    assert results_of(str(results.parent), tmp_path / "into") == results
+    assert run_of(str(results), tmp_path / "into").folder == results
+    assert run_of(str(results.parent), tmp_path / "into").folder == results
 
 
 LOCK = """schema: '2.0'
@@ -81,7 +81,7 @@ def test_an_mlflow_run_of_an_earlier_version_has_no_lists(store, results, params
         run.log_artifact(results / "ranks")
         run.log_artifact(results / "windows.csv")
     [found] = runs_of(store)["train"]
-    assert names(results_of(found.info.run_id, tmp_path / "into")) == EXPECTED[1:]
+    assert names(run_of(found.info.run_id, tmp_path / "into").folder) == EXPECTED[1:]
 
 
 def _run(*words):
@@ -129,7 +129,7 @@ def test_a_git_revision_leads_into_the_cache_and_what_is_none_is_an_error(tmp_pa
     assert found.settings == SETTINGS
     for name, message in NO_REVISIONS.items():
         with pytest.raises(ComparisonError, match=f"dvc: .*{message}"):
-            results_of(name, tmp_path / "none")
+            run_of(name, tmp_path / "none")
 
 
 @pytest.mark.long
@@ -137,14 +137,14 @@ def test_a_git_revision_leads_into_the_cache_and_what_is_none_is_an_error(tmp_pa
 def test_results_that_nobody_pushed_are_an_error_that_says_what_to_push(tmp_path):
     shutil.rmtree(tmp_path / ".dvc" / "cache")
     with pytest.raises(ComparisonError, match=r"first is known, .*on its remote.*`dvc exp push`"):
-        results_of("first", tmp_path / "into")
+        run_of("first", tmp_path / "into")
 
 
 def test_the_error_says_what_was_tried(store, tmp_path):
     with pytest.raises(ComparisonError, match=r"nothing: no results found.*folder: .*dvc: "):
-        results_of("nothing", tmp_path / "into")
+        run_of("nothing", tmp_path / "into")
     with pytest.raises(ComparisonError, match="mlflow: "):
-        results_of("0" * 32, tmp_path / "into")
+        run_of("0" * 32, tmp_path / "into")
 
 
 def test_an_error_without_a_message_is_named_by_its_type(monkeypatch, tmp_path):
@@ -153,4 +153,4 @@ def test_an_error_without_a_message_is_named_by_its_type(monkeypatch, tmp_path):
 
     monkeypatch.setattr("dvc.api.DVCFileSystem", timing_out)
     with pytest.raises(ComparisonError, match="dvc: TimeoutError"):
-        results_of("nothing", tmp_path / "into")
+        run_of("nothing", tmp_path / "into")
