@@ -1,6 +1,7 @@
 """nightly.html: the history of decisions as one self-contained page."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -16,13 +17,11 @@ from dayahead.nightly.history import DECISIONS, NO_TICK, Entry, State
 from dayahead.nightly.online import online_lines
 from dayahead.nightly.quality import quality_of
 from dayahead.nightly.reasons import is_checked, reasons_of
-from dayahead.nightly.times import Clock
 
 N_OPEN: Final = 60
 """Number of nights shown; the others are folded away."""
 N_DRAWN: Final = 90
 """Number of newest windows in the chart."""
-NO_CLOCK: Final = Clock()
 _MARKS: Final = {
     "published": "good",
     "held": "bad",
@@ -33,14 +32,23 @@ _MARKS: Final = {
 
 
 def render_page(
-    path: Path, state: State, config: NightlyConfig, dataset: str, clock: Clock = NO_CLOCK
+    path: Path,
+    state: State,
+    config: NightlyConfig,
+    dataset: str,
+    times: Mapping[int, datetime],
+    since: datetime | None,
 ) -> None:
-    """Write the page; the same history and clock times give the same bytes."""
+    """Write the page; the same history and clock times give the same bytes.
+
+    `times` are those of entries by their positions, `since` is that of the current model.
+    """
     template = page_environment().from_string(
         files(__package__).joinpath("nightly.html.j2").read_text("utf-8")
     )
     current, previous = state.published
-    shown = [*reversed([_shown(state, config, clock, n) for n in range(len(state.entries))])]
+    entries = [_shown(state, config, each, times.get(n)) for n, each in enumerate(state.entries)]
+    shown = entries[::-1]
     text = template.render(
         dataset=dataset,
         metric=title_of(config.metric),
@@ -50,7 +58,7 @@ def render_page(
         withdrawn=state.withdrawn,
         publication=state.publication(current) if current else None,
         action=state.action,
-        since=clock.since,
+        since=since,
         counts={kind: sum(e.kind == kind for e in state.entries) for kind in DECISIONS},
         recent=shown[:N_OPEN],
         older=shown[N_OPEN:],
@@ -62,15 +70,16 @@ def render_page(
     write_text(path, text)
 
 
-def _shown(state: State, config: NightlyConfig, clock: Clock, position: int) -> dict[str, Any]:
-    """Return what the page says of an entry."""
-    entry = state.entries[position]
+def _shown(
+    state: State, config: NightlyConfig, entry: Entry, at: datetime | None
+) -> dict[str, Any]:
+    """Return what the page says of an entry, which was written at that time."""
     return {
         "entry": entry,
         "checks": sorted(entry.checks, key=lambda check: (check["passed"], is_checked(check))),
         "is_checked": is_checked,
         "n_unchecked": sum(not is_checked(check) for check in entry.checks),
-        "at": clock.times.get(position),
+        "at": at,
         "reasons": reasons_of(entry),
         "quality": quality_of(state, entry, config.metric, config.windows),
     }

@@ -15,7 +15,6 @@ from dayahead.core.redaction import redacted
 from dayahead.nightly.history import Entry, History, State, lines_of
 from dayahead.nightly.pipeline import RetryLaterError
 from dayahead.nightly.publication import Publications
-from dayahead.nightly.times import Clock
 
 STATUS = {"published": 0, "nothing new": 0, "rolled back": 0, "held": 3, "refused": 4, "won": 10}
 """Exit status by outcome; `RetryLaterError` exits with 75, any other error with 1."""
@@ -144,8 +143,8 @@ class Served:
         history.folder.mkdir(exist_ok=True)
         state = history.read()
         times = history.times.of(lines_of(state.entries))
-        clock = Clock(times, self.publications.since("current"))
-        render_page(history.page, state, params.nightly, params.dataset, clock)
+        since = self.publications.since("current")
+        render_page(history.page, state, params.nightly, params.dataset, times, since)
 
     def _publish(self, params: Params, state: State) -> None:
         if not state.published[0]:  # a new history keeps what an earlier one has published

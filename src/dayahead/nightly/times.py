@@ -1,7 +1,7 @@
 """When the entries of the history were written: a file beside it, since it holds no clock time."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -12,16 +12,6 @@ from pydantic import AwareDatetime, TypeAdapter, ValidationError
 from dayahead.core.files import write_text
 
 _ROWS: Final = TypeAdapter(list[tuple[str, AwareDatetime] | None])
-
-
-@dataclass(frozen=True)
-class Clock:
-    """Clock times that the page shows."""
-
-    times: Mapping[int, datetime] = field(default_factory=dict)
-    """By the position of an entry in the history."""
-    since: datetime | None = None
-    """Since when the current model is served."""
 
 
 @dataclass(frozen=True)

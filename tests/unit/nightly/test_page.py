@@ -35,7 +35,7 @@ def night(number, kind="published", **more):
 
 def rendered(tmp_path, *entries):
     config = validated(NightlyConfig, NIGHTLY, "nightly")
-    render_page(tmp_path / "nightly.html", State(entries), config, "shop")
+    render_page(tmp_path / "nightly.html", State(entries), config, "shop", {}, None)
     return (tmp_path / "nightly.html").read_text()
 
 
