@@ -1,7 +1,7 @@
 """Admission: which windows serve as a reference for later ones, and which are refused."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dayahead.config.nightly import NightlyConfig
 from dayahead.nightly.drift import Drifts
@@ -46,7 +46,11 @@ def admit(
             run = _refused_before(folder, window, left_out, config)
             beside = data_checks(drifts.of(window, run), window.name, config) if run else found
             if all(check.passed for check in beside):
-                found = [_excuse(check, run) for check in found]
+                why = (
+                    f"but as usual beside {run[0].name} to {run[-1].name}, refused for the same: "
+                    f"taken as the new normal"
+                )
+                found = [check if check.passed else check.excused(why) for check in found]
                 readmitted |= {each.name for each in run}
                 left_out -= readmitted
             else:
@@ -68,14 +72,3 @@ def _refused_before(
     before = folder.windows[max(0, window.position - n) : window.position] if n > 0 else ()
     is_run = len(before) == n and all(each.name in refused for each in before)
     return list(before) if is_run else []
-
-
-def _excuse(check: Check, run: Sequence[Window]) -> Check:
-    """Let a window pass a check that it failed, because it resembles the refused ones before it."""
-    if check.passed:
-        return check
-    why = (
-        f"{check.why}; but as usual beside {run[0].name} to {run[-1].name}, refused for the same: "
-        f"taken as the new normal"
-    )
-    return replace(check, passed=True, why=why, advice="", is_excused=True)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from math import inf
 from statistics import median
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import jensenshannon
 
 from dayahead.core.columns import ITEM_ID, N_RESERVED
-from dayahead.nightly.silence import N_PARTS, Parts, Silence, by_chance, longest_silence
+from dayahead.nightly.silence import N_PARTS, Silence, by_chance, longest_silence
 from dayahead.windows.folder import Window, WindowFolder
 
 MIN_BEFORE = 3
@@ -91,8 +91,8 @@ class Drifts:
         self.folder = folder
         self.left_out = left_out
         self.most = most
-        self._counts: dict[str, Counts] = {}
-        self._parts: dict[str, Parts] = {}
+        self._counts_of = cache(lambda window: folder.item_counts(window, "train"))
+        self._parts_of = cache(lambda window: folder.clicks_by_part(window, "train", N_PARTS))
 
     def of(self, window: Window, run: Sequence[Window] = ()) -> Drift | None:
         """Compare a window with those before it; None where they are too few.
@@ -183,11 +183,6 @@ class Drifts:
         """Return the last N_PEERS of `before` that are whole cycles earlier than the window."""
         return [w for w in before if self._distance(w, window) % cycle == 0][-N_PEERS:]
 
-    def _parts_of(self, window: Window) -> Parts:
-        if window.name not in self._parts:
-            self._parts[window.name] = self.folder.clicks_by_part(window, "train", N_PARTS)
-        return self._parts[window.name]
-
     def _new_items(self, window: Window, usual: Sequence[Window], gap: int) -> Change | None:
         """Compare its share of events on new items with that of windows at the same distance."""
         shares = []
@@ -240,11 +235,6 @@ class Drifts:
             for position in (window.position - 1, window.position)
         ]
         return known[0], known[1]
-
-    def _counts_of(self, window: Window) -> Counts:
-        if window.name not in self._counts:
-            self._counts[window.name] = self.folder.item_counts(window, "train")
-        return self._counts[window.name]
 
     def _distance(self, earlier: Window, later: Window) -> int:
         """Return how many windows later one is, counting missing windows too."""

@@ -55,6 +55,10 @@ class Check:
             del fields["checked"]  # as in older histories, where every guard listed was checked
         return {name: value for name, value in fields.items() if value not in (None, "")}
 
+    def excused(self, reason: str) -> "Check":
+        """Return the check that failed as passed for another reason."""
+        return replace(self, passed=True, why=f"{self.why}; {reason}", advice="", is_excused=True)
+
 
 def not_checked(guard: str, why: str, value: float | None = None) -> Check:
     """Return the outcome of a guard that was not checked, with the reason."""
@@ -71,8 +75,10 @@ def _at_most(guard: str, value: float, limit: float | None, what: str, advice: s
     return Check(guard, False, why, advice, value, limit)
 
 
-def _at_least(guard: str, value: float, limit: float, what: str, advice: str) -> Check:
+def _at_least(guard: str, value: float, limit: float | None, what: str, advice: str) -> Check:
     """Check a value against its minimum, the setting nightly.<guard>."""
+    if limit is None:
+        return not_checked(guard, f"nightly.{guard} is null; {what}", value)
     if value >= limit:
         return Check(guard, True, f"{what}; at least {limit:.0%}", value=value, limit=limit)
     why = f"{what}, {limit - value:.2%} below nightly.{guard} ({limit:g})"
@@ -190,8 +196,7 @@ def _unless_better(check: Check, *, is_better: bool) -> Check:
     """Excuse a fall of a model that is significantly better than the published one."""
     if check.passed or not is_better:
         return check
-    why = f"{check.why}; with confidence better than the published model"
-    return replace(check, passed=True, why=why, advice="", is_excused=True)
+    return check.excused("with confidence better than the published model")
 
 
 def baseline_check(
@@ -288,9 +293,6 @@ def _popularity_check(ratio: float | None, limit: float, k: int) -> Check:
 
 def coverage_check(share: float, config: NightlyConfig) -> Check:
     """Check that the new model knows the items of the new window."""
-    limit = config.min_coverage
     what = f"{share:.2%} of the newest window's events are on items the model knows"
-    if limit is None:
-        return not_checked("min_coverage", f"nightly.min_coverage is null; {what}", share)
     advice = "look for sessions of new items that do not train; or lower the setting"
-    return _at_least("min_coverage", share, limit, what, advice)
+    return _at_least("min_coverage", share, config.min_coverage, what, advice)

@@ -63,7 +63,7 @@ def week_and_best_month(
     if len(own) < month + week:
         return None
     table = np.array([own, *baselines], dtype=np.float64)[:, -YEAR * week :]
-    before = _moving_means(table[:, :-week], month)
+    before = sliding_window_view(table[:, :-week], month, axis=1).mean(axis=2)
     return float(_levels(table[:, -week:].mean(axis=1)[:, None])[0]), float(_levels(before).max())
 
 
@@ -74,7 +74,3 @@ def _levels(means: Values) -> Values:
         return own
     best = means[1:].max(axis=0)
     return np.asarray(np.divide(own, best, out=np.zeros_like(best), where=best > 0))
-
-
-def _moving_means(table: Values, n: int) -> Values:
-    return np.asarray(sliding_window_view(table, n, axis=1).mean(axis=2))

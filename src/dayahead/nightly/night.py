@@ -17,10 +17,7 @@ from dayahead.nightly.guards import Check
 from dayahead.nightly.history import Entry, State, windows_of
 from dayahead.nightly.live_log import live_details
 from dayahead.nightly.online import online_details
-from dayahead.nightly.pipeline import (
-    Pipeline,
-    RefusedDataError,
-)
+from dayahead.nightly.pipeline import Pipeline, RefusedDataError
 from dayahead.nightly.publication import model_name
 from dayahead.nightly.reasons import advice_of, passed_of
 from dayahead.nightly.refresh import Open, Refresh

@@ -6,7 +6,7 @@ winners. So do many trials, and therefore the trials of a year share one probabi
 promotion, whatever their settings and names.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -53,7 +53,7 @@ class Trial:
 
     def runs(self, changes: Mapping[str, Any], config: NightlyConfig) -> list[Run]:
         """Return the runs of the challenger, whose settings are these changes."""
-        return [*_runs(self.id, changes, self.settings, config)]
+        return _runs(self.id, changes, self.settings, config)
 
     def decision(
         self,
@@ -148,17 +148,17 @@ def waiting(state: State, window: str, config: NightlyConfig) -> str:
 def champion_runs(settings: Mapping[str, Any], config: NightlyConfig) -> list[Run]:
     """Return the champion's runs with seeds other than that of its nights."""
     name = f"champion-{fingerprint(dict(settings))[:12]}"
-    return [*_runs(name, {}, settings, config)][1:]
+    return _runs(name, {}, settings, config)[1:]
 
 
 def _runs(
     name: str, changes: Mapping[str, Any], settings: Mapping[str, Any], config: NightlyConfig
-) -> Iterator[Run]:
-    for seed in range(settings["training.seed"], settings["training.seed"] + config.seeds):
-        yield (
-            f"{name}-{seed}",
-            {**changes, "training": {**changes.get("training", {}), "seed": seed}},
-        )
+) -> list[Run]:
+    first = settings["training.seed"]
+    return [
+        (f"{name}-{seed}", {**changes, "training": {**changes.get("training", {}), "seed": seed}})
+        for seed in range(first, first + config.seeds)
+    ]
 
 
 def _error(config: NightlyConfig) -> float:
