@@ -2,6 +2,8 @@
 
 import unicodedata
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -77,7 +79,8 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
             name: {"sha256": sha256, "bytes": (entry / name).stat().st_size}
             for name, sha256 in hashes.items()
         }
-        return _checked({"files": files, "fingerprint": fingerprint(files)})
+        with _entry_errors():
+            return cls.model_validate({"files": files, "fingerprint": fingerprint(files)})
 
     @classmethod
     def parse(cls, text: bytes) -> "Manifest":
@@ -86,10 +89,8 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
         Raises:
             EntryError: it is damaged, or names files outside the entry.
         """
-        try:
+        with _entry_errors():
             manifest = cls.model_validate_json(text)
-        except ValidationError as error:
-            raise _entry_error(error) from None
         if fingerprint(manifest.model_dump()["files"]) != manifest.fingerprint:
             raise EntryError("its manifest is damaged")
         return manifest
@@ -99,13 +100,10 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
         return self.model_dump_json(indent=2)
 
 
-def _checked(value: dict[str, object]) -> Manifest:
+@contextmanager
+def _entry_errors() -> Iterator[None]:
     try:
-        return Manifest.model_validate(value)
+        yield
     except ValidationError as error:
-        raise _entry_error(error) from None
-
-
-def _entry_error(error: ValidationError) -> EntryError:
-    first = error.errors(include_url=False)[0]
-    return EntryError(f"its manifest is not valid ({first['msg'].removeprefix('Value error, ')})")
+        why = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        raise EntryError(f"its manifest is not valid ({why})") from None

@@ -34,7 +34,7 @@ def pull(root: Path, remote: Remote, entries: Iterable[Entry], data: Iterable[Pa
         missing = []
         for kind, key in entries:
             if key in Cache(root / kind):
-                report.add_present((kind, key))
+                report.add(report.present, (kind, key))
             elif (kind, key) in remote:
                 missing.append((kind, key))
         manifests = dict(run_all(pool, partial(_read_manifest, remote, report), missing))
@@ -97,7 +97,7 @@ class _Pull:
         except EntryError as error:
             self.report.refuse(entry, error)
         else:
-            self.report.add_entry(entry)
+            self.report.add(self.report.moved, entry)
 
     def _fetch_file(self, entry: Entry, folder: Path, named: tuple[str, EntryFile]) -> None:
         name, file = named
@@ -113,7 +113,8 @@ class _Pull:
             raise EntryError(f"{name} is damaged there: it has {n_bytes} bytes, not {file.bytes}")
         if (found := sha256_of(target)) != file.sha256:
             raise EntryError(f"{name} is damaged there: its sha256 is {found}, not {file.sha256}")
-        self.report.add_file(entry, file.bytes)
+        self.report.add(self.report.n_files, entry)
+        self.report.add(self.report.n_bytes, entry, file.bytes)
         self.bar.update(file.bytes)
 
     def _is_linked(self, sha256: str, target: Path) -> bool:

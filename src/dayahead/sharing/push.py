@@ -50,7 +50,7 @@ class _Push:
         """Send an entry, if the remote has none or a damaged one."""
         kind, key = entry
         if self._is_there(entry):
-            self.report.add_present(entry)
+            self.report.add(self.report.present, entry)
         elif not Cache(self.root / kind).get(key, partial(self._send, entry)):
             self.report.refuse(entry, "it is damaged in the cache")
 
@@ -71,7 +71,7 @@ class _Push:
             path = Path(scratch) / "manifest.json"
             write_text(path, manifest.text())
             self.remote.send_manifest(path, entry)
-        self.report.add_entry(entry)
+        self.report.add(self.report.moved, entry)
         return True
 
     def _send_file(self, entry: Entry, folder: Path, named: tuple[str, EntryFile]) -> None:
@@ -80,5 +80,6 @@ class _Push:
             return
         self.remote.send_file(folder / name, file.sha256)
         self.sent.add(file.sha256)
-        self.report.add_file(entry, file.bytes)
+        self.report.add(self.report.n_files, entry)
+        self.report.add(self.report.n_bytes, entry, file.bytes)
         self.bar.update(file.bytes)

@@ -25,21 +25,10 @@ class Report:
     """Entries left out, each with the reason."""
     _lock: Lock = field(default_factory=Lock)
 
-    def add_present(self, entry: Entry) -> None:
-        """Count an entry that was there already."""
+    def add(self, counter: Counter[str], entry: Entry, n: int = 1) -> None:
+        """Add to one of the counters."""
         with self._lock:
-            self.present[entry[0]] += 1
-
-    def add_entry(self, entry: Entry) -> None:
-        """Count an entry that was sent or fetched."""
-        with self._lock:
-            self.moved[entry[0]] += 1
-
-    def add_file(self, entry: Entry, n_bytes: int) -> None:
-        """Count a file sent or fetched."""
-        with self._lock:
-            self.n_files[entry[0]] += 1
-            self.n_bytes[entry[0]] += n_bytes
+            counter[entry[0]] += n
 
     def refuse(self, entry: Entry, reason: object) -> None:
         """Record an entry that is left out."""
@@ -48,19 +37,12 @@ class Report:
 
     def table(self, verb: str) -> str:
         """Return a table with a line per kind; `verb` is what happened, such as sent."""
-        rows = [
-            (
-                kind,
-                self.moved[kind],
-                self.n_files[kind],
-                self.n_bytes[kind] / 2**20,
-                self.present[kind],
-            )
-            for kind in KINDS
-            if self.moved[kind] or self.present[kind]
-        ]
-        all_kinds = (c.total() for c in (self.moved, self.n_files, self.n_bytes, self.present))
-        moved, n_files, n_bytes, present = all_kinds
-        rows.append(("all", moved, n_files, n_bytes / 2**20, present))
-        head = ("kind", verb, "files", "MiB", "already there")
-        return str(tabulate(rows, head, tablefmt="plain", intfmt=",", floatfmt=",.1f"))
+        kinds = [kind for kind in KINDS if self.moved[kind] or self.present[kind]]
+        moved, n_files, n_bytes, present = (
+            [*(counter[kind] for kind in kinds), counter.total()]
+            for counter in (self.moved, self.n_files, self.n_bytes, self.present)
+        )
+        mib = [each / 2**20 for each in n_bytes]
+        columns = {"kind": [*kinds, "all"], verb: moved, "files": n_files, "MiB": mib}
+        columns["already there"] = present
+        return str(tabulate(columns, "keys", tablefmt="plain", intfmt=",", floatfmt=",.1f"))
