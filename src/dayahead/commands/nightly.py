@@ -114,7 +114,6 @@ def _outcome_lines(night: "Night", outcome: "Outcome") -> Iterator[str]:
         reasons = reasons_of(entry)
         yield f"{outcome.outcome}: {why.removesuffix(entry.why)}{reasons.headline}"
         yield from reasons.lines
-        yield from reasons.unchecked_lines
     if entry is not None:
         config = load_params(night.root / "params.yaml").nightly
         quality = quality_of(night.history.read(), entry, config.metric, config.windows)

@@ -143,16 +143,19 @@ class State:
     @property
     def champion(self) -> dict[str, Any] | None:
         """Settings of the champion, by name; None before the first night."""
-        return self._newest_champion.details["settings"] if self._newest_champion else None
-
-    @property
-    def _newest_champion(self) -> Entry | None:
-        return next((e for e in reversed(self.entries) if e.kind == "champion"), None)
+        found = (e for e in reversed(self.entries) if e.kind == "champion")
+        return next((e.details["settings"] for e in found), None)
 
     def publication(self, model: str) -> Entry | None:
         """Return the entry that published a model."""
         found = (e for e in self.entries if e.kind == "published" and e.model == model)
         return next(found, None)
+
+    @property
+    def trials(self) -> list[tuple[Entry, Entry | None]]:
+        """Enrolments, the oldest first, each with the entry that decided the trial, if any."""
+        enrolled = [entry for entry in self.entries if entry.kind == "enrolled"]
+        return [(each, self.of_trial("succession", each.details["trial"])) for each in enrolled]
 
     def of_trial(self, kind: Kind, trial: str) -> Entry | None:
         """Return the entry in which a challenger's trial was enrolled or decided."""

@@ -103,26 +103,17 @@ def _chart(state: State, metric: str) -> Markup | None:
 def _trials(state: State) -> list[dict[str, Any]]:
     """Return the trials, the newest first: name, enrolment, and how each ended."""
     found = []
-    for entry in reversed(state.entries):
-        if entry.kind == "enrolled":
-            end = state.of_trial("succession", entry.details["trial"])
-            waits = (
-                end is not None
-                and end.details["outcome"] == "won"
-                and state.champion != end.details["settings"]
-            )
-            changes = _changes(state, entry)
-            found.append({"entry": entry, "end": end, "changes": changes, "waits": waits})
+    for entry, end in reversed(state.trials):
+        known = end.details if end is not None else {}
+        waits = known.get("outcome") == "won" and state.champion != known["settings"]
+        changes = _changes(state, entry)
+        found.append({"entry": entry, "end": end, "changes": changes, "waits": waits})
     return found
 
 
 def _changes(state: State, enrolled: Entry) -> dict[str, Any]:
     """Return the settings in which a challenger differs from the champion at its enrolment."""
-    before: dict[str, Any] = NO_TICK
-    for entry in state.entries:
-        if entry.kind == "champion":
-            before = NO_TICK | entry.details["settings"]
-        if entry is enrolled:
-            break
+    earlier = State(state.entries[: state.entries.index(enrolled)])
+    before = NO_TICK | (earlier.champion or {})
     own = NO_TICK | enrolled.details["settings"]
     return {name: value for name, value in own.items() if before.get(name) != value}

@@ -26,15 +26,11 @@ class Reasons:
 
     @property
     def lines(self) -> Iterator[str]:
-        """Yield all but the headline as lines of the terminal."""
+        """Yield all but the headline as lines of the terminal; last what was not checked."""
         for guard, why in self.found:
             yield from _wrapped(f"{guard}: {why}" if guard else why)
         for each in self.advice:
             yield from _wrapped(f"what to do: {each}")
-
-    @property
-    def unchecked_lines(self) -> Iterator[str]:
-        """Yield the guards that were not checked as lines of the terminal."""
         for guards, why in self.not_checked:
             yield from _wrapped(f"not checked: {guards}: {why}")
 

@@ -31,12 +31,9 @@ def status_lines(
     yield f"decision  {_decision(last, state) if last else 'none yet'}"
     if last is not None and last.model not in state.withdrawn:
         yield from reasons_of(last).lines
-        yield from reasons_of(last).unchecked_lines
-    for entry in state.entries:
-        if entry.kind == "enrolled":
-            end = state.of_trial("succession", entry.details["trial"])
-            outcome = end.details["outcome"] if end else "on trial"
-            yield f"trial     {entry.details['challenger']}: {outcome}, from {entry.window}"
+    for entry, end in state.trials:
+        outcome = end.details["outcome"] if end else "on trial"
+        yield f"trial     {entry.details['challenger']}: {outcome}, from {entry.window}"
 
 
 def status_json(
@@ -46,8 +43,6 @@ def status_json(
     current, previous = state.published
     since = publications.since("current")
     last = state.decisions[-1] if state.decisions else None
-    enrolled = [entry for entry in state.entries if entry.kind == "enrolled"]
-    ends = [state.of_trial("succession", entry.details["trial"]) for entry in enrolled]
     return {
         "serving": publications.linked("current") or None,
         "since": since.isoformat(timespec="seconds") if since else None,
@@ -64,7 +59,7 @@ def status_json(
                 "from": entry.window,
                 "outcome": end.details["outcome"] if end else None,
             }
-            for entry, end in zip(enrolled, ends, strict=True)
+            for entry, end in state.trials
         ],
     }
 
