@@ -2,6 +2,8 @@
 
 import os
 import re
+import sqlite3
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 
@@ -13,12 +15,18 @@ from dayahead.core.errors import TrackingError
 from dayahead.core.project import project_root
 from dayahead.tracking.experiment_view import EXPERIMENT_TAGS, VIEW
 from dayahead.tracking.library_logs import restrict_library_logs
-from dayahead.tracking.moved_store import follow_move
 
 restrict_library_logs()
 
 ARTIFACTS = "mlartifacts"
 LOCK_SECONDS = 120
+_PATHS = {
+    "experiments": ("artifact_location",),
+    "runs": ("artifact_uri",),
+    "logged_models": ("artifact_location",),
+    "model_versions": ("source", "storage_location"),
+}
+"""Columns of MLflow's tables that hold paths of artifacts, which are absolute."""
 _RELATIVE_SQLITE = re.compile(r"^(sqlite(?:\+\w+)?:///)(?![/:])(.+)$")
 
 
@@ -37,9 +45,14 @@ def artifact_location(uri: str, root: Path) -> str | None:
 
     MLflow's default is relative to the working folder, and DVC deletes that of --temp runs.
     """
-    if uri.startswith("sqlite"):
-        return str(Path(uri.partition(":///")[2]).parent / ARTIFACTS)
+    if database := _database(uri):
+        return str(database.parent / ARTIFACTS)
     return str(root / ARTIFACTS) if re.match(r"^(postgresql|mysql|mssql)", uri) else None
+
+
+def _database(uri: str) -> Path | None:
+    """Return the file of a SQLite store, None for other stores."""
+    return Path(uri.partition(":///")[2]) if uri.startswith("sqlite") else None
 
 
 class Store:
@@ -54,16 +67,14 @@ class Store:
         """The client; locked, because processes that create one database at once would break it."""
         with self.lock():
             client = MlflowClient(self.uri, registry_uri=self.uri)
-            if self.uri.startswith("sqlite"):
-                database = Path(self.uri.partition(":///")[2])
-                follow_move(database, database.parent / ARTIFACTS, LOCK_SECONDS)
+            if database := _database(self.uri):
+                _follow_move(database)
             return client
 
     def lock(self) -> FileLock:
         """Lock for creating objects that must exist only once; reentrant within a process."""
-        is_file = self.uri.startswith("sqlite")
-        base = self.uri.partition(":///")[2] if is_file else str(self.root / ".dayahead/mlflow")
-        Path(base).parent.mkdir(parents=True, exist_ok=True)
+        base = _database(self.uri) or self.root / ".dayahead/mlflow"
+        base.parent.mkdir(parents=True, exist_ok=True)
         return FileLock(f"{base}.lock", timeout=LOCK_SECONDS, is_singleton=True)
 
     def experiment_id(self, name: str) -> str:
@@ -98,3 +109,29 @@ class Store:
         mode = "&compareRunsMode=CHART" if compared else ""
         query = f"workflowType=machine_learning{mode}&viewStateShareKey={VIEW}"
         return f"/#/experiments/{self.experiment_id(experiment)}/runs?{query}"
+
+
+def _follow_move(database: Path) -> None:
+    """Point the paths of artifacts at the folder beside a database, if both were moved together.
+
+    They were if an experiment has its artifacts in a folder of the same name that does not exist.
+    Without this, new runs would write into the old place, and artifacts of old runs be lost.
+    """
+    artifacts = database.parent / ARTIFACTS
+    with closing(sqlite3.connect(database, timeout=LOCK_SECONDS)) as connection, connection:
+        found = connection.execute("SELECT DISTINCT artifact_location FROM experiments").fetchall()
+        for old in (Path(location) for [location] in found if location):
+            is_ours = old.is_absolute() and old.name == artifacts.name
+            if is_ours and old != artifacts and not old.exists():
+                _replace(connection, str(old), str(artifacts))
+
+
+def _replace(connection: sqlite3.Connection, old: str, new: str) -> None:
+    """Replace the beginning of paths."""
+    for table, columns in _PATHS.items():
+        for column in columns:
+            connection.execute(
+                f"UPDATE {table} SET {column} = ? || substr({column}, ?) "  # noqa: S608 - constants
+                f"WHERE {column} = ? OR substr({column}, 1, ?) = ?",
+                (new, len(old) + 1, old, len(old) + 1, f"{old}/"),
+            )
