@@ -50,7 +50,7 @@ def admit(
                     f"but as usual beside {run[0].name} to {run[-1].name}, refused for the same: "
                     f"taken as the new normal"
                 )
-                found = [check if check.passed else check.excused(why) for check in found]
+                found = [check.excused(why) for check in found]
                 readmitted |= {each.name for each in run}
                 left_out -= readmitted
             else:

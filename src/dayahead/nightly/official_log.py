@@ -54,8 +54,7 @@ class OfficialLog:
         if owners is not None:
             is_wanted &= pc.field(self.owner).cast(pa.string()).isin(pa.array(owners, pa.string()))
         columns = [self.owner, ITEM_ID, EVENT_TIME]
-        paths = [str(path) for path in self.paths]
-        for batch in dataset(paths).to_batches(columns=columns, filter=is_wanted):
+        for batch in dataset(self.paths).to_batches(columns=columns, filter=is_wanted):
             names, items, times = batch.columns
             text = names.cast(pa.string()).fill_null(""), items.cast(pa.string())
             yield *text, times.cast(pa.int64())

@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,11 +15,11 @@ LINKS = ("current", "previous")
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
 class Publications:
     """The folder published/: a folder for each model, `current` and `previous`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     def path(self, name: str) -> Path:
         """Return the folder of a published model."""

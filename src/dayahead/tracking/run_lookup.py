@@ -19,7 +19,7 @@ from dayahead.core.project import project_root
 RANKS = "ranks"
 WINDOWS = "windows.csv"
 LISTS = "lists.csv"
-"""Of a run of an earlier version there is none."""
+"""Missing in runs of earlier versions."""
 RESULTS = "results"
 
 
