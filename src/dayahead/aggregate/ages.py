@@ -13,8 +13,8 @@ from typing import Final, Literal
 import numpy as np
 
 from dayahead.aggregate.targets import HOUR, Ints
+from dayahead.core.files import write_csv
 from dayahead.metrics.metrics import Ranks, Values, mean, target_metric
-from dayahead.outputs.tables import write_csv
 from dayahead.statistics.differences import Difference, difference_test
 
 STALENESS: Final = "staleness.csv"
@@ -194,11 +194,9 @@ def _test(changes: Sequence[float]) -> Difference | None:
 
 def write_staleness(results: Path, ageing: Ageing) -> None:
     """Write staleness.csv; floats read back as the same floats."""
-    names = [*ageing.groups[0].metrics]
-    rows: list[Sequence[object]] = [
-        ("since", "from_hours", "to_hours", "n_windows", "n_targets", *names)
+    head = ("since", "from_hours", "to_hours", "n_windows", "n_targets", *ageing.groups[0].metrics)
+    rows = [
+        (each.since, each.start, each.end, each.n_windows, each.n_targets, *each.metrics.values())
+        for each in ageing.groups
     ]
-    for each in ageing.groups:
-        about = (each.since, each.start, each.end, each.n_windows, each.n_targets)
-        rows.append([*about, *each.metrics.values()])
-    write_csv(results / STALENESS, rows, is_longer=False)
+    write_csv(results / STALENESS, [head, *rows])

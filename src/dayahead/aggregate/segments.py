@@ -14,8 +14,9 @@ from dayahead.aggregate.slices import Slicing, slices_of
 from dayahead.aggregate.targets import Ints, clicks_before
 from dayahead.config.params import USER
 from dayahead.core.columns import N_RESERVED, ROLES, USER_ID, VALUE, WINDOW
+from dayahead.core.files import write_csv
 from dayahead.metrics.metrics import Ranks, Values, target_metric
-from dayahead.outputs.tables import WindowRanks, write_csv
+from dayahead.outputs.tables import WindowRanks
 from dayahead.windows.folder import Role, Window, WindowFolder
 
 SEGMENTS: Final = "segments.csv"
@@ -162,4 +163,4 @@ def write_segments(results: Path, metrics: Sequence[str], rows: Sequence[Segment
     """Write segments.csv; floats read back as the same floats."""
     head = (WINDOW, "segment", "value", "n_targets", *metrics)
     table = [(*row[:-1], *row.metrics) for row in rows]
-    write_csv(results / SEGMENTS, [head, *table], is_longer=False)
+    write_csv(results / SEGMENTS, [head, *table])

@@ -1,12 +1,13 @@
 """Files written whole or not at all, and the space they need."""
 
+import csv
 import glob
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,14 @@ def encodable(value: Any) -> Any:  # noqa: ANN401
 def read_json(path: Path) -> Any:  # noqa: ANN401
     """Read one JSON document."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_csv(path: Path, rows: Iterable[Sequence[object]], *, is_longer: bool = False) -> None:
+    """Write a table whole, or add rows to the one that is there (`is_longer`)."""
+    with ExitStack() as stack:
+        target = path if is_longer else stack.enter_context(written_whole(path))
+        file = stack.enter_context(target.open("a" if is_longer else "w", newline=""))
+        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:

@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import astuple, dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar, get_type_hints
 
 from dayahead.core.errors import DataError
-from dayahead.core.files import written_whole
+from dayahead.core.files import write_csv
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -261,23 +261,13 @@ def recorded(path: Path | None) -> Iterator[None]:
         write_phases(path, watch.rows())
 
 
-@contextmanager
-def timed_stage(stage: str) -> Iterator[None]:
-    """Time a stage, and write the table of its phases."""
-    watch = Stopwatch()
-    with watch.running():
-        yield
-    write_phases(FOLDER / f"{stage}.csv", watch.rows())
-
-
 def write_phases(path: Path, rows: Iterable[PhaseRow]) -> None:
     """Write a table of phases atomically."""
-    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([each.name for each in fields(PhaseRow)])
-        for row in rows:
-            name, *numbers = astuple(row)
-            writer.writerow([name, *(round(number, 6) for number in numbers)])
+    table = [[each.name for each in fields(PhaseRow)]]
+    for row in rows:
+        name, *numbers = astuple(row)
+        table.append([name, *(round(number, 6) for number in numbers)])
+    write_csv(path, table)
 
 
 def read_phases(path: Path) -> list[PhaseRow]:
@@ -288,15 +278,9 @@ def read_phases(path: Path) -> list[PhaseRow]:
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
+            types = get_type_hints(PhaseRow).items()  # str, float and int read the text of a cell
             return [
-                PhaseRow(
-                    phase=row["phase"],
-                    seconds=float(row["seconds"]),
-                    own_seconds=float(row["own_seconds"]),
-                    cpu_seconds=float(row["cpu_seconds"]),
-                    calls=int(row["calls"]),
-                    peak_mib=float(row["peak_mib"]),
-                )
+                PhaseRow(**{name: type_(row[name]) for name, type_ in types})
                 for row in csv.DictReader(file)
             ]
     except (OSError, KeyError, ValueError, TypeError) as error:

@@ -9,7 +9,7 @@ from filelock import FileLock, Timeout
 
 from dayahead.core.errors import BusyError, DayaheadError
 from dayahead.core.files import write_json, write_text
-from dayahead.core.phases import timed_stage
+from dayahead.core.phases import FOLDER, recorded
 from dayahead.core.redaction import redacted
 
 
@@ -63,7 +63,8 @@ def stage_lock(stage: str) -> Iterator[None]:
     try:
         with FileLock(folder / f"{stage}.lock", blocking=False):
             write_text(holder, f"{os.getpid()}")
-            with _failure_written(stage_failure(Path(), stage)), timed_stage(stage):
+            failure, times = stage_failure(Path(), stage), FOLDER / f"{stage}.csv"
+            with _failure_written(failure), recorded(times):
                 yield
     except Timeout:
         pid = holder.read_text(encoding="utf-8") if holder.exists() else "?"

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dayahead.core.columns import POSITION, WINDOW
-from dayahead.core.files import write_parquet
+from dayahead.core.files import write_csv, write_parquet
 from dayahead.metrics.lists import Figures, Shown
 from dayahead.metrics.metrics import mean
-from dayahead.outputs.tables import reading, write_csv
+from dayahead.outputs.tables import reading
 
 LISTS: Final = "lists.csv"
 SHOWN: Final = "shown"
@@ -42,7 +42,7 @@ class ListRow:
 
 def start_lists(results: Path, names: Sequence[str]) -> None:
     """Write lists.csv without a row; `names` are those of its figures."""
-    write_csv(results / LISTS, [(*_HEAD, *names)], is_longer=False)
+    write_csv(results / LISTS, [(*_HEAD, *names)])
 
 
 def add_lists(results: Path, row: ListRow) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from dayahead.core.columns import WINDOW
-from dayahead.outputs.tables import reading, write_csv
+from dayahead.core.files import write_csv
+from dayahead.outputs.tables import reading
 
 LOSSES: Final = "losses.csv"
 _COLUMNS: Final = (WINDOW, "step", "loss")

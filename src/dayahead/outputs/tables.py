@@ -1,8 +1,8 @@
 """The tables in results/: windows, ranks (from which all metrics are computed) and evidence."""
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -24,7 +24,7 @@ from dayahead.core.columns import (
     WINDOW,
 )
 from dayahead.core.errors import ConfigError, DataError
-from dayahead.core.files import write_parquet, written_whole
+from dayahead.core.files import write_csv, write_parquet
 from dayahead.metrics.metrics import mean, metric_names, window_metrics
 
 
@@ -117,14 +117,6 @@ def write_windows(path: Path, results: Sequence[WindowResult], n_written: int = 
         after = (result.train_metrics.get(name) for name in trained)
         rows.append([*before, *result.metrics.values(), result.train_loss, *after])
     write_csv(path, rows, is_longer=n_written > 0)
-
-
-def write_csv(path: Path, rows: Iterable[Sequence[object]], *, is_longer: bool) -> None:
-    """Write a table whole, or add rows to the one that is there."""
-    with ExitStack() as stack:
-        target = path if is_longer else stack.enter_context(written_whole(path))
-        file = stack.enter_context(target.open("a" if is_longer else "w", newline=""))
-        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 @contextmanager
@@ -232,7 +224,7 @@ def _is_comparable(own: WindowResult, other: WindowResult, *, has_ticks: bool) -
 
 def write_evidence(path: Path, weights: Mapping[str, float]) -> None:
     """Write evidence.csv: the weight of each feature; floats read back as the same floats."""
-    write_csv(path, [("feature", "weight"), *weights.items()], is_longer=False)
+    write_csv(path, [("feature", "weight"), *weights.items()])
 
 
 def read_evidence(path: Path) -> dict[str, float]:

@@ -1,6 +1,5 @@
 """The profile of a window: where the time of its fit and evaluation goes, and traces of steps."""
 
-import csv
 import gzip
 import json
 import logging
@@ -14,7 +13,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from dayahead.config.machine import ProfileConfig
-from dayahead.core.files import written_whole
+from dayahead.core.files import write_csv, written_whole
 from dayahead.core.phases import (
     STEP,
     Phase,
@@ -214,13 +213,12 @@ def write_operators(found: profile, path: Path) -> None:
     head = ("operator", "calls", "self_cpu_ms", "cpu_ms", "self_gpu_ms", "self_cpu_mb")
     operators = [each for each in found.key_averages() if not each.is_user_annotation]
     operators.sort(key=lambda each: -(each.self_cpu_time_total + each.self_device_time_total))
-    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(head)
-        for each in operators:
-            times = each.self_cpu_time_total, each.cpu_time_total, each.self_device_time_total
-            figures = (*(time / 1e3 for time in times), each.self_cpu_memory_usage / 1e6)
-            writer.writerow([each.key, each.count, *(round(figure, 3) for figure in figures)])
+    rows: list[Sequence[object]] = [head]
+    for each in operators:
+        times = each.self_cpu_time_total, each.cpu_time_total, each.self_device_time_total
+        figures = (*(time / 1e3 for time in times), each.self_cpu_memory_usage / 1e6)
+        rows.append([each.key, each.count, *(round(figure, 3) for figure in figures)])
+    write_csv(path, rows)
 
 
 def profile_metrics(results: Path) -> dict[str, float]:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from dayahead.core.columns import N_RESERVED, POSITION, RANK, SESSION_ID, TARGET
 from dayahead.core.errors import ConfigError
-from dayahead.core.files import read_json, write_json, write_parquet, write_text
+from dayahead.core.files import read_json, write_csv, write_json, write_parquet, write_text
 from dayahead.distributed.process import Rank
 from dayahead.metrics.lists import Figures
 from dayahead.metrics.metrics import Ranks, window_metrics
@@ -27,7 +27,6 @@ from dayahead.outputs.tables import (
     WindowResult,
     read_ranks,
     window_result,
-    write_csv,
     write_ranks,
     write_windows,
 )
