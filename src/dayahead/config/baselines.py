@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT, Count, NonNegative, Positive
+from dayahead.config.loading import STRICT, Count, NonNegative, Positive, Share
 from dayahead.config.marks import ReadBy, ReadIf, by
 from dayahead.core.plugins import is_plugin
 
@@ -112,7 +112,7 @@ class LinearConfig:
     """Items modelled, those with most weight in recent sessions; time grows with its cube."""
     regularization: Annotated[float, Field(ge=0.01, le=1e6)]
     """Ridge added to the diagonal of the Gram matrix."""
-    similarity_share: Annotated[float, Field(ge=0, le=1), by("slist")]
+    similarity_share: Annotated[Share, by("slist")]
     """slist: share of slis beside slit in the loss (alpha)."""
     train_scale: Annotated[Positive, by("slit", "slist")]
     """slit, slist: decay constant in training, in events from the one predicted."""
@@ -120,11 +120,3 @@ class LinearConfig:
     """Decay constant of an earlier session's weight, in days."""
     predict_scale: Positive
     """Decay constant of an event's weight in scores, in events from the session's end."""
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class BaselineSections:
-    """The sections of baselines with several settings."""
-
-    neighbours: NeighbourConfig
-    linear: LinearConfig

@@ -6,6 +6,7 @@ shows the former and trains the latter.
 
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,69 +24,64 @@ def disagreements(root: Path) -> Iterator[str]:
 
     A file that is missing or cannot be read, as in the middle of a merge, is compared with nothing.
     """
-    present = {name: _file(root / name) for name in (PARAMS, LOCK)}
-    if found := _difference(**_read(present)):
+    params, lock = text_of(root / PARAMS), text_of(root / LOCK)
+    if found := _difference(params, locked(lock)):
         yield (
             f"params.yaml and dvc.lock disagree on {found}. The results are those of dvc.lock: set "
             f"params.yaml alike, or run `dvc repro`; then commit both"
         )
-    committed = {name: _committed(root, name) for name in (PARAMS, LOCK)}
-    settings = _read(committed)
-    if committed != present and (found := _difference(**settings)):
+    committed = _committed(root, PARAMS), _committed(root, LOCK)
+    settings = locked(committed[1])
+    if committed != (params, lock) and (found := _difference(committed[0], settings)):
         yield (
             f"params.yaml and dvc.lock of the last commit disagree on {found}, so that a clone "
             f"trains with other settings than those of its results: commit both (git add "
             f"params.yaml dvc.lock datasets)"
         )
-    dataset = f"datasets/{locked(settings['lock']).get('dataset')}.yaml"
-    if (root / dataset).exists() and _committed(root, dataset) is None and committed[LOCK]:
+    dataset = f"datasets/{settings.get('dataset')}.yaml"
+    if (root / dataset).exists() and _committed(root, dataset) is None:
         yield f"{dataset}: not committed, though dvc.lock is: git add {dataset}, and commit"
 
 
 def committed_dataset(root: Path) -> str | None:
     """Return the data set of the results in a project's last commit, None if it has none."""
-    lock = _read({PARAMS: None, LOCK: _committed(root, LOCK)})["lock"]
-    return locked(lock).get("dataset")
+    return locked(_committed(root, LOCK)).get("dataset")
 
 
-def _difference(params: Mapping[str, Any], lock: Mapping[str, Any]) -> str:
-    """Name the settings that differ, with both values; empty if none does."""
-    if not params or not lock:
+def _difference(params: str | None, of_lock: Settings) -> str:
+    """Name the settings that differ, with both values; empty if none does, or there is no file."""
+    if not (own := flattened(_parsed(params, PARAMS))):
         return ""
-    own = flattened(params)
     changed = [
         f"{name} ({own.get(name)}, {value})"
-        for name, value in locked(lock).items()
+        for name, value in of_lock.items()
         if own.get(name) != value
     ]
     more = f" and {len(changed) - N_NAMED} more" if len(changed) > N_NAMED else ""
     return ", ".join(changed[:N_NAMED]) + more
 
 
-def locked(lock: Mapping[str, Any]) -> Settings:
-    """Return the settings that the stages of dvc.lock ran with, by name."""
+def locked(lock: str | None) -> Settings:
+    """Return the settings that the stages of dvc.lock ran with, by name; none without a file."""
     found: Settings = {}
     try:
-        for stage in lock.get("stages", {}).values():
+        for stage in _parsed(lock, LOCK).get("stages", {}).values():
             found |= flattened(stage.get("params", {}).get(PARAMS, {}))
     except AttributeError:  # a part is no mapping: DVC refuses this file
         return {}
     return found
 
 
-def _read(texts: Mapping[str, str | None]) -> dict[str, Mapping[str, Any]]:
-    """Parse params.yaml and dvc.lock; empty where there is none."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for key, name in (("params", PARAMS), ("lock", LOCK)):
-        try:
-            value = parse_yaml(texts[name] or "", name)
-        except ConfigError:
-            value = None
-        found[key] = value if isinstance(value, Mapping) else {}
-    return found
+def _parsed(text: str | None, name: str) -> Mapping[str, Any]:
+    """Parse a file's text; empty where there is none, or it is no mapping."""
+    with suppress(ConfigError):
+        if isinstance(found := parse_yaml(text or "", name), Mapping):
+            return found
+    return {}
 
 
-def _file(path: Path) -> str | None:
+def text_of(path: Path) -> str | None:
+    """Return the text of a file, None if it is not there."""
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
 

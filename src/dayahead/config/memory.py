@@ -6,11 +6,17 @@ from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.baselines import MEMORY
-from dayahead.config.loading import STRICT, Count, CountOrZero, NonNegative, Positive, SizeOrZero
+from dayahead.config.loading import (
+    STRICT,
+    Count,
+    CountOrZero,
+    NonNegative,
+    Positive,
+    Share,
+    SizeOrZero,
+)
 from dayahead.config.marks import ReadIf, by
 from dayahead.core.durations import microseconds_of
-
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 def _check_half_lives(values: tuple[float | str, ...]) -> tuple[float | str, ...]:

@@ -12,7 +12,8 @@ from dayahead.config.baselines import (
     NETWORKS_AND_PLUGINS,
     NOT_BASELINES,
     REMINDED,
-    BaselineSections,
+    LinearConfig,
+    NeighbourConfig,
     is_baseline,
 )
 from dayahead.config.events import EventsConfig
@@ -25,6 +26,7 @@ from dayahead.config.loading import (
     Fraction,
     NonNegative,
     Positive,
+    Share,
     Size,
     SizeOrZero,
 )
@@ -120,10 +122,7 @@ class ModelConfig:
     freeze_items: bool
     """Keep the item embeddings as they are at the start."""
     decay: Annotated[
-        float,
-        Field(ge=0, le=1),
-        by("transitions", "cooccurrence"),
-        ReadIf(lambda p: not p.training.starts_afresh),
+        Share, by("transitions", "cooccurrence"), ReadIf(lambda p: not p.training.starts_afresh)
     ]
     """Factor on the counts of `transitions` and `cooccurrence` from fit to fit."""
     remind: Annotated[Remind, REMINDED]
@@ -248,12 +247,12 @@ class LossConfig:
     """Items sampled for each step, beside those of the batch."""
     negatives_of_batch: Annotated[bool, _SAMPLED]
     """Whether other targets of the global batch are negatives too."""
-    popularity_exponent: Annotated[float, Field(ge=0, le=1), _SAMPLED, _WITH_NEGATIVES]
+    popularity_exponent: Annotated[Share, _SAMPLED, _WITH_NEGATIVES]
     """Negatives are sampled by (1 + how often they are targets of the sessions fitted on) to this
     power: 0 uniformly, 1 by popularity."""
-    gbce_calibration: Annotated[float, Field(ge=0, le=1), _loss("gbce")]
+    gbce_calibration: Annotated[Share, _loss("gbce")]
     """t of gBCE: 0 is plain binary cross entropy, 1 undoes the sampling (Petrov 2023)."""
-    logq: Annotated[float, Field(ge=0, le=1), _loss(AUTO, "sampled_softmax")]
+    logq: Annotated[Share, _loss(AUTO, "sampled_softmax")]
     """Strength of sampled_softmax's correction for how often a negative is expected: 0 none."""
     bpr_max_regularisation: Annotated[NonNegative, _loss("bpr_max")]
     """Weight of the score regularization of bpr_max (Hidasi and Karatzoglou 2018)."""
@@ -318,21 +317,14 @@ class LossConfig:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class NetworkSections:
-    """The sections of networks."""
+class ModelSections:
+    """The sections that models are built from, of params.yaml or of a saved model's config.json."""
 
     model: ModelConfig
     task: TaskConfig
     loss: LossConfig
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class ModelSections(BaselineSections, NetworkSections):
-    """The sections that models are built from, of params.yaml or of a saved model's config.json.
-
-    Fields of the last base come first, as in the file.
-    """
-
+    neighbours: NeighbourConfig
+    linear: LinearConfig
     memory: MemoryConfig
     live: LiveConfig
     events: EventsConfig

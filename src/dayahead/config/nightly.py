@@ -5,12 +5,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT, Count, FiniteMapping, Fraction, NonNegative
+from dayahead.config.loading import STRICT, Count, FiniteMapping, Fraction, NonNegative, Share
 from dayahead.config.metric_names import known_at_cutoff
 from dayahead.config.model import FITTED
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,60}$")]
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -139,8 +138,7 @@ class NightlyConfig:
     @property
     def decision_settings(self) -> dict[str, Any]:
         """Settings that the decision on a night depends on."""
-        values = dict(vars(self))
-        return {name: value for name, value in values.items() if name not in _NO_DECISION}
+        return {name: each for name, each in vars(self).items() if name not in _NO_DECISION}
 
 
 _NO_DECISION = (

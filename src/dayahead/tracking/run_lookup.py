@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dayahead.config.loading import read_yaml
-from dayahead.config.locked_settings import LOCK, locked
+from dayahead.config.locked_settings import LOCK, locked, text_of
 from dayahead.config.sections import Settings
-from dayahead.core.errors import ComparisonError, ConfigError, first_line
+from dayahead.core.errors import ComparisonError, first_line
 from dayahead.core.project import project_root
 
 RANKS = "ranks"
@@ -82,10 +81,7 @@ def _from_folder(run: str, _into: Path) -> FoundRun:
 
 def _locked_settings(lock: Path) -> Settings | None:
     """Return the settings of all stages in a dvc.lock; None without one that has any."""
-    try:
-        return locked(read_yaml(lock)) or None
-    except ConfigError:
-        return None
+    return locked(text_of(lock)) or None
 
 
 def _from_mlflow(run: str, into: Path) -> FoundRun:
