@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from dayahead.inspection.features import Features
 from dayahead.inspection.finding import Finding, printable, scalar
@@ -22,64 +23,53 @@ split:
 """
 
 
+@dataclass(frozen=True)
 class DatasetFile:
     """What was found, as YAML with comments."""
 
-    def __init__(self, table: Table, reading: Reading, keys: Keys, features: Features) -> None:
-        self._table = table
-        self._reading = reading
-        self._keys = keys
-        self._features = features
+    table: Table
+    reading: Reading
+    keys: Keys
+    features: Features
+    findings: Sequence[Finding]
+    """All of them; those of a setting stand above it."""
 
-    def text(
-        self,
-        urls: list[str],
-        findings: list[Finding],
-        head: list[str],
-        items: Iterable[str] = (),
-    ) -> str:
+    def text(self, urls: Sequence[str], head: Sequence[str], items: Iterable[str] = ()) -> str:
         """Return the file's text.
 
         Args:
             urls: of section `source`.
-            findings: all of them; those of a setting stand above it.
             head: lines at the top, what was read and how to go on.
             items: section `items`.
         """
-        self._comments = findings
         sections = (
             self._source(urls),
             self._columns(),
             self._time(),
             self._sessions(),
-            self._feature_lines(),
+            self._features(),
             items,
             [_SPLIT.rstrip("\n")],
             self._quality(),
         )
         top = [*(f"# {line}" if line else "#" for line in head)]
-        names = scalar(f"Log with the columns {', '.join(self._table.columns)[:200]}.")
+        names = scalar(f"Log with the columns {', '.join(self.table.columns)[:200]}.")
         top += [f"description: {names}", "licence: internal"]
         lines = [*top, *(line for section in sections for line in section)]
         return "".join(f"{printable(line)}\n" for line in lines)
 
     def _why(self, *keys: str) -> Iterator[str]:
-        return comments(self._comments, *keys)
+        return comments(self.findings, *keys)
 
-    def _source(self, urls: list[str]) -> Iterator[str]:
-        yield from source_lines(self._table, self._features, urls, self._comments)
-        yield from self._where()
-
-    def _where(self) -> Iterator[str]:
-        if self._keys.event_type is None:
-            return
-        counts = self._table.columns[self._keys.event_type].counts()
-        shown = ", ".join(map(scalar, counts))
-        yield "  # To count and recommend some types only, keep their rows alone:"
-        yield f"  # where: {{{scalar(self._keys.event_type)}: [{shown}]}}"
+    def _source(self, urls: Sequence[str]) -> Iterator[str]:
+        yield from source_lines(self.table, self.features, urls, self.findings)
+        if (event_type := self.keys.event_type) is not None:
+            shown = ", ".join(map(scalar, self.table.columns[event_type].counts()))
+            yield "  # To count and recommend some types only, keep their rows alone:"
+            yield f"  # where: {{{scalar(event_type)}: [{shown}]}}"
 
     def _columns(self) -> Iterator[str]:
-        keys, columns = self._keys, self._table.columns
+        keys, columns = self.keys, self.table.columns
         yield "columns:"
         yield from self._why("columns", "columns.item_id")
         kind = item_type(columns[keys.item])
@@ -96,24 +86,24 @@ class DatasetFile:
             if (column := getattr(keys, name)) is not None:
                 yield from self._why(f"columns.{name}")
                 yield f"  {name}: {scalar(column)}"
-        if self._features.title is not None:
-            yield f"  title: {self._features.title}"
+        if self.features.title is not None:
+            yield f"  title: {self.features.title}"
 
     def _key(self, name: str) -> str:
         """Return a key; numbers that were floats (17.0) are read as numbers."""
-        texts = self._table.columns[name].distinct.to_pylist()
+        texts = self.table.columns[name].distinct.to_pylist()
         is_whole = all(re.fullmatch(r"\d+(\.0)?", text) for text in texts)
         is_float = is_whole and any(text.endswith(".0") for text in texts)
         return f"{{column: {scalar(name)}, type: int}}" if is_float else scalar(name)
 
     def _time(self) -> Iterator[str]:
-        config = self._reading.config
+        config = self.reading.config
         yield "time:"
         yield from self._why("time.column")
         yield f"  column: {scalar(config.column)}"
         yield from self._why("time.unit", "time.format")
         yield f"  unit: {config.unit}"
-        for number, form in enumerate(self._reading.formats):
+        for number, form in enumerate(self.reading.formats):
             yield f"  {'# ' if number else ''}format: {scalar(form)}"
         yield from self._why("time.between", "time.offset", "time.zone")
         yield f"  zone: {config.zone}"
@@ -126,29 +116,25 @@ class DatasetFile:
         yield "  # duplicates: drop"
         yield "  # retry_seconds: 2"
         yield from self._why("sessions.gap_minutes")
-        if self._keys.session is None:
+        if self.keys.session is None:
             yield "  gap_minutes: 30"
         yield from self._why("sessions.repeats")
         yield "  repeats: {rule: keep, scope: session}"
 
-    def _feature_lines(self) -> Iterator[str]:
-        features = self._features
+    def _features(self) -> Iterator[str]:
         yield "# A model uses those that model.features names. of_item: one value for each item."
-        yield "features:" + ("" if features.lines else " {}")
-        for name, line in features.lines.items():
-            yield from self._why(f"features.{name}")
-            yield f"  {name}: {line}"
-        for name, reason in features.not_used.items():
+        yield from feature_lines(self.features, self.findings)
+        for name, reason in self.features.not_used.items():
             yield f"  # {scalar(name)}: not used ({reason})".replace("\n", " ")
 
     def _quality(self) -> Iterator[str]:
         """Allow the nulls of the sample where they are above the default limit."""
-        keys, limits = self._keys, []
+        keys, limits = self.keys, []
         owner = ("session_id", keys.session) if keys.session else ("user_id", keys.user)
-        time = ("event_time", self._reading.config.column)
+        time = ("event_time", self.reading.config.column)
         for key, name in (("item_id", keys.item), owner, time):
             names = [name, keys.user if keys.is_of_user and name == keys.session else None]
-            share = max(self._table.columns[each].nulls for each in names if each)
+            share = max(self.table.columns[each].nulls for each in names if each)
             if share > _ALLOWED_NULLS / 2:
                 limits.append(f"{key}: {_limit(share):g}")
         lines = []
@@ -157,9 +143,9 @@ class DatasetFile:
                 "  # Rows without them are no events: dropped and counted, up to this share."
             )
             lines.append(f"  nulls: {{{', '.join(limits)}}}")
-        n, table = self._table.n_rows, self._table
+        n, table = self.table.n_rows, self.table
         for name, count in (
-            ("unreadable", table.unreadable + self._reading.unread),
+            ("unreadable", table.unreadable + self.reading.unread),
             ("multiline", table.multiline),
         ):
             if count:
@@ -195,6 +181,16 @@ def source_lines(
         yield f"  header: [{', '.join(map(scalar, source.header))}]"
     if source.nulls != defaults.nulls:
         yield f"  nulls: [{', '.join(map(scalar, source.nulls))}]"
+
+
+def feature_lines(
+    features: Features, findings: Sequence[Finding], before: str = ""
+) -> Iterator[str]:
+    """Return the section `features`, whose findings have `before` in front of their keys."""
+    yield "features:" + ("" if features.lines else " {}")
+    for name, line in features.lines.items():
+        yield from comments(findings, f"{before}features.{name}")
+        yield f"  {name}: {line}"
 
 
 def comments(findings: Sequence[Finding], *keys: str) -> Iterator[str]:

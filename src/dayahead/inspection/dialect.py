@@ -19,15 +19,16 @@ _VALUE = re.compile(r"[-+]?[\d.,:/TZ\s+-]*\d[\d.,:/TZ\s+-]*(UTC|GMT|[AaPp][Mm])?
 
 
 @dataclass(frozen=True)
-class CsvLayout:
-    """Settings of section `source` for a csv file, and why."""
+class Layout:
+    """Settings of section `source` for a file, and why."""
 
     source: SourceConfig
     names: list[str]
+    """Of its columns."""
     findings: list[Finding]
 
 
-def find_layout(text: str, source: SourceConfig, name: str) -> CsvLayout:
+def find_layout(text: str, source: SourceConfig, name: str) -> Layout:
     """Look at the first lines of a csv file.
 
     Raises:
@@ -50,7 +51,7 @@ def find_layout(text: str, source: SourceConfig, name: str) -> CsvLayout:
     source, header = _with_header(rows, source, best.n_values)
     dialect = Dialect.of(source)
     names = list(source.header or map(dialect.bare, map(dialect.shown, rows[0])))
-    return CsvLayout(source, names, [*findings, quote, header])
+    return Layout(source, names, [*findings, quote, header])
 
 
 @dataclass(frozen=True)

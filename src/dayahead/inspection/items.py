@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from dayahead.core.errors import SourceError
 from dayahead.dataset.time import TimeConfig
 from dayahead.download.availability import to_limits
-from dayahead.inspection.dataset_file import source_lines
+from dayahead.inspection.dataset_file import comments, feature_lines, source_lines
 from dayahead.inspection.features import Features, add_signs, free_name, not_wanted
 from dayahead.inspection.finding import Finding, scalar
 from dayahead.inspection.keys import Keys, item_type
@@ -49,21 +49,18 @@ class ItemTable:
             of_source: findings about how its files are written.
             kind: type of the log's items.
         """
-        why = {each.key.removeprefix("items."): each.comment for each in self.findings}
         yield "# What items are like, before anyone clicks them. To recommend them then, run with"
         yield "# -S evaluation.candidates=known. A row holds from the first window on."
         yield "items:"
         source = source_lines(self.table, self.features, urls, of_source)
         yield from (f"  {line}" for line in source)
-        yield f"  # item_id {why['item_id']}"
+        yield from comments(self.findings, "items.item_id")
         yield f"  item_id: {{column: {scalar(self.column.name)}, type: {kind}}}"
         for name, column in self.limits.items():
-            yield f"  # {name} {why[name]}"
+            yield from comments(self.findings, f"items.{name}")
             yield f"  {name}: {scalar(column)}"
-        yield "  features:" + ("" if self.features.lines else " {}")
-        for name, line in self.features.lines.items():
-            yield f"    # {name} {why[f'features.{name}']}"
-            yield f"    {name}: {line}"
+        features = feature_lines(self.features, self.findings, "items.")
+        yield from (f"  {line}" for line in features)
         if self.texts:
             columns = ", ".join(map(scalar, self.texts))
             yield "  vectors:"

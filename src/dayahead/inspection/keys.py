@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dayahead.core.columns import DAY, UNITS, IdType
 from dayahead.core.errors import SourceError
+from dayahead.core.ragged import Ints
 from dayahead.download.ids import plain_numbers
 from dayahead.inspection.finding import Finding
 from dayahead.inspection.names import ACTIONS, name_score, words_of
@@ -27,7 +27,6 @@ _FEW_NULLS = 0.1
 CONSTANT = 0.98
 """Share of items with one value from which on a column belongs to the item."""
 _INT = r"^(0|-?[1-9]\d*)(\.0+)?$"
-_Ints = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -53,7 +52,7 @@ class Keys:
         self.findings.append(Finding(key, value, confidence, reason))  # type: ignore[arg-type]
 
 
-def find_keys(table: Table, times: _Ints, not_keys: set[str]) -> Keys:
+def find_keys(table: Table, times: Ints, not_keys: set[str]) -> Keys:
     """Find the columns of each role; `not_keys` hold times.
 
     Raises:
@@ -112,7 +111,7 @@ def _find_event_id(table: Table, keys: Keys) -> None:
             return
 
 
-def lift(codes: _Ints, times: _Ints) -> float:
+def lift(codes: Ints, times: Ints) -> float:
     """Return the share of events close in time to one of the same value, beyond that of chance.
 
     Sessions and users come near 1; items, categories and countries near 0.
@@ -129,14 +128,14 @@ def lift(codes: _Ints, times: _Ints) -> float:
     )
 
 
-def _close_share(codes: _Ints, times: _Ints, near: int) -> float:
+def _close_share(codes: Ints, times: Ints, near: int) -> float:
     order = np.lexsort((times, codes))
     codes, times = codes[order], times[order]
     is_close = (codes[1:] == codes[:-1]) & (np.diff(times) <= near)
     return float((np.append(is_close, False) | np.insert(is_close, 0, False)).mean())
 
 
-def _find_owners(table: Table, times: _Ints, free: Iterable[str], keys: Keys) -> None:
+def _find_owners(table: Table, times: Ints, free: Iterable[str], keys: Keys) -> None:
     """Find user and session.
 
     Raises:
@@ -178,7 +177,7 @@ def _note_owners(keys: Keys, scores: dict[str, float]) -> None:
             keys.note(f"columns.{key}", name, level, f"{why} in time")
 
 
-def _owner_by_statistics(table: Table, times: _Ints, scores: dict[str, float], keys: Keys) -> None:
+def _owner_by_statistics(table: Table, times: Ints, scores: dict[str, float], keys: Keys) -> None:
     scores = {n: s for n, s in scores.items() if not name_score(n, "item_id")}
     best = max(scores, key=lambda name: scores[name], default=None)
     if best is None or scores[best] < _LIFT:
@@ -201,7 +200,7 @@ def _owner_by_statistics(table: Table, times: _Ints, scores: dict[str, float], k
         keys.note("columns.user_id", best, "likely", f"{why}, and its values come back later")
 
 
-def late_share(codes: _Ints, times: _Ints, limit: int = DAY) -> float:
+def late_share(codes: Ints, times: Ints, limit: int = DAY) -> float:
     """Return the share of events later than `limit` (a day) after the first of the same value."""
     valid = (codes >= 0) & (times != NEVER)
     codes, times = codes[valid], times[valid]
@@ -210,7 +209,7 @@ def late_share(codes: _Ints, times: _Ints, limit: int = DAY) -> float:
     return float((times - first[codes] > limit).mean()) if len(codes) else 0.0
 
 
-def _check_session(table: Table, times: _Ints, keys: Keys) -> None:
+def _check_session(table: Table, times: Ints, keys: Keys) -> None:
     """Find out whether sessions are unique only for each user, and whether they last for days."""
     assert keys.session is not None
     session = table.columns[keys.session]
@@ -230,13 +229,13 @@ def _check_session(table: Table, times: _Ints, keys: Keys) -> None:
         keys.note("columns.session_id", keys.session, "unsure", f"{why}: may be a user's id")
 
 
-def pair_codes(one: _Ints, other: _Ints) -> _Ints:
+def pair_codes(one: Ints, other: Ints) -> Ints:
     """Return a code for each pair of codes, -1 where one is null."""
     pairs = one * (int(other.max(initial=0)) + 1) + other
     return np.where((one < 0) | (other < 0), -1, np.unique(pairs, return_inverse=True)[1])
 
 
-def _several(codes: _Ints, others: _Ints) -> float:
+def _several(codes: Ints, others: Ints) -> float:
     """Return the share of values that have several values of another column."""
     valid = (codes >= 0) & (others >= 0)
     pairs = np.unique(np.stack([codes[valid], others[valid]]), axis=1)
@@ -244,7 +243,7 @@ def _several(codes: _Ints, others: _Ints) -> float:
     return float((counts > 1).sum() / max(1, (counts > 0).sum()))
 
 
-def _is_start(session: Column, times: _Ints) -> str:
+def _is_start(session: Column, times: Ints) -> str:
     """Return words if the values are Unix seconds within a day before their events, as of GA4."""
     if session.kind != "int":
         return ""

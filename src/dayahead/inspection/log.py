@@ -68,8 +68,8 @@ def inspect_log(given: Sequence[str], name: str, items: Sequence[str] = ()) -> I
         f"About {windows.sessions:,} sessions of two clicks or more in {windows.shown}:",
         command,
     ]
-    file = DatasetFile(table, reading, keys, features)
-    text = file.text(_urls(given, paths), findings, head, section)
+    file = DatasetFile(table, reading, keys, features, findings)
+    text = file.text(_urls(given, paths), head, section)
     return Inspection(read, findings, list(_columns(table)), windows, options, text)
 
 

@@ -2,23 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from dayahead.core.errors import SourceError
+from dayahead.dataset.source import SourceConfig
 from dayahead.download.json_lines import SPREAD
 from dayahead.download.json_values import objects, record_of
+from dayahead.inspection.dialect import Layout
 from dayahead.inspection.finding import Finding
 from dayahead.inspection.names import name_score
-
-
-@dataclass(frozen=True)
-class Paths:
-    """Columns of records."""
-
-    names: list[str]
-    explode: str | None
-    findings: list[Finding]
 
 
 def lines_of(text: str, name: str) -> list[bytes]:
@@ -44,7 +37,7 @@ def parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
             continue
 
 
-def find_paths(records: Iterable[Mapping[str, Any]]) -> Paths:
+def find_paths(records: Iterable[Mapping[str, Any]], source: SourceConfig) -> Layout:
     """Return the paths of all values, those of the elements of one list included."""
     plain: Counter[str] = Counter()
     lists: dict[str, Counter[str]] = {}
@@ -61,7 +54,7 @@ def find_paths(records: Iterable[Mapping[str, Any]]) -> Paths:
     lists = {path: _paths_of_values(inner, ()) for path, inner in lists.items()}
     explode = _event_list(plain, lists)
     names = [*plain, *(lists[explode] if explode else ())]
-    return Paths(names, explode, list(_findings(explode, lists)))
+    return Layout(replace(source, explode=explode), names, list(_findings(explode, lists)))
 
 
 def _count(found: Counter[str], leaves: Iterable[tuple[str, Any]]) -> None:

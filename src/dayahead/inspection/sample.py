@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -89,7 +89,7 @@ def take_sample(path: Path) -> Sample | None:
             if raw.kind == "parquet":
                 return _of_parquet(path, raw, packing)
             with wrap_errors(raw.name):
-                content = _start(raw, BYTES)
+                content = BufferedReader(raw.stream, _PIECE).read(BYTES)
     if not content.strip():
         return None
     is_cut = len(content) >= BYTES
@@ -133,14 +133,6 @@ def _without_null_records(record: dict[str, Any], fields: Iterable[pa.Field]) ->
         if value is not None or not pa.types.is_nested(field.type):
             found[field.name] = value
     return found
-
-
-def _start(raw: RawFile, limit: int) -> bytes:
-    pieces, n = [], 0
-    while n < limit and (piece := raw.stream.read(min(_PIECE, limit - n))):
-        pieces.append(piece)
-        n += len(piece)
-    return b"".join(pieces)
 
 
 def _unpacked_size(path: Path, packing: str, content: bytes) -> float:

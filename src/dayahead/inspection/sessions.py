@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from dayahead.core.columns import UNITS
+from dayahead.core.ragged import Ints
 from dayahead.inspection.keys import GAP, Keys, pair_codes
 from dayahead.inspection.table import Table
 from dayahead.inspection.times import NEVER
 
-_Ints = npt.NDArray[np.int64]
 WANTED = 100
 """Sessions of a window: window.min_sessions of params.yaml."""
 _LENGTHS = (("day", 1), ("day", 7), ("hour", 6), ("hour", 1), ("minute", 15), ("minute", 5))
@@ -47,7 +46,7 @@ class Windows:
         return [f"-S {option}" for option in found]
 
 
-def session_codes(table: Table, keys: Keys, times: _Ints) -> _Ints:
+def session_codes(table: Table, keys: Keys, times: Ints) -> Ints:
     """Return a number of the session of each row, -1 for none."""
     if keys.session is not None:
         codes = table.columns[keys.session].codes
@@ -64,7 +63,7 @@ def session_codes(table: Table, keys: Keys, times: _Ints) -> _Ints:
     return np.where(users < 0, -1, codes)
 
 
-def suggest(table: Table, keys: Keys, times: _Ints, n_files: int) -> Windows:
+def suggest(table: Table, keys: Keys, times: Ints, n_files: int) -> Windows:
     """Return windows of about a hundred sessions, at least four of them where the log allows."""
     n, first = table.n_first, times[: table.n_first]
     sessions = session_codes(table, keys, times)[:n]
@@ -87,24 +86,23 @@ def suggest(table: Table, keys: Keys, times: _Ints, n_files: int) -> Windows:
     return next(iter(good), max(enough or options[-1:], key=lambda each: each.sessions))
 
 
-def _is_ordered(times: _Ints) -> bool:
+def _is_ordered(times: Ints) -> bool:
     """Return whether rows are in order of time, all but a few, rather than of users."""
     latest = np.maximum.accumulate(np.minimum(times, np.quantile(times, 0.999)))
     return bool((times >= latest - GAP).mean() > 0.9)  # noqa: PLR2004
 
 
-def _starts(sessions: _Ints, times: _Ints) -> _Ints:
+def _starts(sessions: Ints, times: Ints) -> Ints:
     """Return the first times of the sessions of two events or more."""
     valid = (sessions >= 0) & (times != NEVER)
     codes, times = sessions[valid], times[valid]
     order = np.lexsort((times, codes))
-    found, first, counts = np.unique(codes[order], return_index=True, return_counts=True)
-    del found
-    starts: _Ints = times[order][first[counts > 1]]
+    _, first, counts = np.unique(codes[order], return_index=True, return_counts=True)
+    starts: Ints = times[order][first[counts > 1]]
     return starts
 
 
-def repeated(table: Table, keys: Keys, times: _Ints) -> dict[str, int]:
+def repeated(table: Table, keys: Keys, times: Ints) -> dict[str, int]:
     """Count rows equal to an earlier one, and events that repeat the one of a moment before."""
     every = np.zeros(table.n_rows, np.int64)
     for column in table.columns.values():
@@ -116,12 +114,12 @@ def repeated(table: Table, keys: Keys, times: _Ints) -> dict[str, int]:
     if keys.event_type is not None:
         acts = pair_codes(acts, table.columns[keys.event_type].codes)
     order = np.lexsort((times, acts))
+    by_act = times[order]
     same = (np.diff(acts[order]) == 0) & (acts[order][1:] >= 0)
+    same &= by_act[:-1] != NEVER  # from there the difference would overflow
     order = np.lexsort((times, sessions))
     items = table.columns[keys.item].codes[order]
     after = (np.diff(sessions[order]) == 0) & (sessions[order][1:] >= 0) & (np.diff(items) == 0)
-    by_act = times[np.lexsort((times, acts))]
-    same &= by_act[:-1] != NEVER  # from there the difference would overflow
     return {
         "equal": table.n_rows - int(every.max(initial=-1)) - 1,
         "retried": int((same & (np.diff(by_act) <= _RETRY)).sum()),

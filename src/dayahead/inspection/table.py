@@ -10,17 +10,17 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dayahead.core.errors import SourceError
+from dayahead.core.ragged import Ints
 from dayahead.dataset.source import SourceConfig
 from dayahead.download.archives import raw_files
 from dayahead.download.batches import UNREADABLE, RawBatch, as_text
 from dayahead.download.members import EVERY
 from dayahead.download.readers import read_batches
-from dayahead.inspection.dialect import find_layout
+from dayahead.inspection.dialect import Layout, find_layout
 from dayahead.inspection.finding import Finding
 from dayahead.inspection.records import find_paths, lines_of, parsed
 from dayahead.inspection.sample import RECORDS, ROWS, Sample
@@ -43,7 +43,7 @@ class Column:
     """The same as text; null where one of NULLS, or nothing, stands."""
 
     @cached_property
-    def codes(self) -> npt.NDArray[np.int64]:
+    def codes(self) -> Ints:
         """Return the index in `distinct` of each value, -1 for null."""
         return np.asarray(pc.fill_null(self._encoded.indices, -1)).astype(np.int64)
 
@@ -101,7 +101,7 @@ class Table:
     """Rows with a value that spans lines."""
 
 
-def layout_of(sample: Sample, url: str) -> tuple[SourceConfig, list[str], list[Finding]]:
+def layout_of(sample: Sample, url: str) -> Layout:
     """Return how a file is written, the names of its columns, and why.
 
     Raises:
@@ -109,13 +109,12 @@ def layout_of(sample: Sample, url: str) -> tuple[SourceConfig, list[str], list[F
     """
     source = SourceConfig(urls=(url,), format=sample.format)  # type: ignore[arg-type]
     if sample.format == "csv":
-        found = find_layout(sample.text, source, sample.name)
-        return found.source, found.names, found.findings
+        return find_layout(sample.text, source, sample.name)
     records = sample.records or list(islice(parsed(lines_of(sample.text, sample.name)), RECORDS))
-    paths = find_paths(records)
-    if not paths.names:
+    found = find_paths(records, source)
+    if not found.names:
         raise SourceError(f"{sample.name}: begins as JSON does, but holds no object with values")
-    return replace(source, explode=paths.explode), paths.names, paths.findings
+    return found
 
 
 def read_table(samples: list[Sample], url: str) -> Table:
@@ -124,11 +123,12 @@ def read_table(samples: list[Sample], url: str) -> Table:
     Raises:
         SourceError: a file is no table.
     """
-    source, names, findings = layout_of(samples[0], url)
-    names = [name for name in dict.fromkeys(names) if name and names.count(name) == 1]
+    layout = layout_of(samples[0], url)
+    source, findings = layout.source, layout.findings
+    names = [name for name in layout.names if name and layout.names.count(name) == 1]
     parts = [_rows(samples[0], source, names)]
     for sample in samples[1:]:
-        _, others, _ = layout_of(sample, url)
+        others = layout_of(sample, url).names
         findings = [*findings, *_differing(sample, names, others)]
         parts.append(_rows(sample, source, [name for name in names if name in others]))
     whole = _joined([part.table for part in parts])

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dayahead.core.columns import DAY
+from dayahead.core.columns import DAY, UNITS
 from dayahead.core.errors import SourceError
+from dayahead.core.ragged import Ints
 from dayahead.dataset.time import TimeConfig, TimeUnit
 from dayahead.download.time_advice import formats_of, iso, named
 from dayahead.download.times import InvalidTimesError, to_times
@@ -23,7 +23,6 @@ NEVER = np.iinfo(np.int64).min
 _FIRST = int(np.datetime64("1995-01-01", "us").astype(int))
 _NUMERIC: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")
 _TRIED = 200
-_HOUR = DAY // 24
 _NIGHT = 4
 """Hour of the clock about which people are least active."""
 
@@ -33,7 +32,7 @@ class Reading:
     """A column read as times."""
 
     config: TimeConfig
-    times: npt.NDArray[np.int64]
+    times: Ints
     """Microseconds since 1970 by row, NEVER where there is none; without zone as if in UTC."""
     formats: tuple[str, ...] = ()
     """Every format that fits, where one is needed."""
@@ -233,12 +232,12 @@ def _zone(reading: Reading, table: Table) -> Finding:
     return Finding("time.zone", "UTC", "unsure", "NOT KNOWN: no value has a UTC offset" + hint)
 
 
-def quiet_hours(times: npt.NDArray[np.int64]) -> str:
+def quiet_hours(times: Ints) -> str:
     """Return words about the hours with the fewest events; empty: less than two days."""
     valid = times[times != NEVER]
     if not len(valid) or np.ptp(valid) < 2 * DAY:
         return ""
-    counts = np.bincount(valid // _HOUR % 24, minlength=24)
+    counts = np.bincount(valid // UNITS["hour"] % 24, minlength=24)
     around = np.stack([np.roll(counts, shift) for shift in range(-4, 5)]).sum(axis=0)
     quiet = int(np.argmin(around))
     if around[quiet] > around.max() / 3:
