@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dayahead.core.columns import DAY, USER_ID
+from dayahead.core.columns import USER_ID
 from dayahead.features.arrays import Flags, Ints, is_new
 
 SESSION_USERS, SESSION_DAYS = "session_users", "session_days"
@@ -30,12 +30,6 @@ def has_several_users(events: pa.Table, of_event: Ints, counted: Flags, n_sessio
     differs = np.asarray(pc.not_equal(users[1:], users[:-1])) & ~is_new(of_event)[1:]
     several[of_event[1:][differs]] = True
     return several
-
-
-def is_after_a_day(times: Ints, starts: Ints) -> Flags:
-    """Flag events more than 24 hours after their session's start; all in microseconds."""
-    late: Flags = times - starts > DAY
-    return late
 
 
 def first_examples(ids: pa.Array, starts: Ints, flags: Mapping[str, Flags]) -> Examples:

@@ -20,7 +20,7 @@ from dayahead.dataset.item_table import ItemTableConfig
 from dayahead.dataset.manifest import RawManifest
 from dayahead.features.arrays import Flags, Ints, codes_of, ints, is_new, set_column
 from dayahead.features.as_of import AsOf
-from dayahead.features.vocabulary import KnownValues, listed_values
+from dayahead.features.vocabulary import listed_values
 from dayahead.preprocess.calendar import Progress
 from dayahead.preprocess.event_log import check_columns, check_parts
 from dayahead.windows.metadata import ItemStatistics
@@ -136,36 +136,30 @@ class ItemsByWindow:
 
     def is_newest(self, groups: Ints) -> Flags:
         """Flag the last row of each item and group; the groups of an item are in order."""
-        codes = codes_of(self.rows.table[ITEM_ID])
-        return (is_new(codes[::-1]) | is_new(groups[::-1]))[::-1]
+        return _is_last_of_pair(codes_of(self.rows.table[ITEM_ID]), groups)
 
 
 def _changes(table: pa.Table) -> pa.Table:
     """Sort rows by item and time, and leave out those that change nothing."""
-    items = table[ITEM_ID].combine_chunks()
-    ordered = items.unique().sort()
-    codes = KnownValues(ordered).positions(items).astype(np.int64)
-    order = np.lexsort((ints(table[EVENT_TIME]), codes))  # stable: in the order of rows
-    table, codes = table.take(pa.array(order)), codes[order]
-    is_last = np.append(_differs(codes) | _differs(ints(table[EVENT_TIME])), len(codes) > 0)
-    rows = np.flatnonzero(is_last[: len(codes)])
-    table, codes = table.take(pa.array(rows)), codes[rows]
-    changes = _differs(codes)
-    for name in table.column_names:
-        if name != EVENT_TIME:
-            changes = changes | _differs(_comparable(table[name]))
-    rows = np.flatnonzero(np.append(True, changes)[: len(codes)])
-    return table.take(pa.array(rows)).combine_chunks()
+    # Stable: of rows of one item and time the last one stays the last.
+    table = table.sort_by([(ITEM_ID, "ascending"), (EVENT_TIME, "ascending")])
+    is_last = _is_last_of_pair(codes_of(table[ITEM_ID]), ints(table[EVENT_TIME]))
+    table = table.filter(pa.array(is_last))
+    compared = [name for name in table.column_names if name != EVENT_TIME]
+    is_other = np.any([_is_other(table[name]) for name in compared], axis=0)
+    return table.filter(pa.array(is_other)).combine_chunks()
 
 
-def _differs(values: Ints | Matrix) -> Flags:
-    """Flag the rows, from the second on, that differ from the one before."""
-    differs = values[1:] != values[:-1]
-    return np.asarray(differs if differs.ndim == 1 else differs.any(axis=1))
+def _is_last_of_pair(one: Ints, other: Ints) -> Flags:
+    return (is_new(one[::-1]) | is_new(other[::-1]))[::-1]
 
 
-def _comparable(column: pa.ChunkedArray) -> Ints | Matrix:
-    return matrix_of(column) if pa.types.is_list(column.type) else codes_of(column)
+def _is_other(column: pa.ChunkedArray) -> Flags:
+    """Flag the rows whose value differs from the one before; the first one does."""
+    if not pa.types.is_list(column.type):
+        return is_new(codes_of(column))
+    matrix = matrix_of(column)
+    return np.append(True, (matrix[1:] != matrix[:-1]).any(axis=1))[: len(matrix)]
 
 
 def length_of(vectors: pa.ChunkedArray) -> int:

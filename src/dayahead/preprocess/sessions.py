@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dayahead.core.columns import (
+    DAY,
     EVENT_TIME,
     PAST_PREFIX,
     ROLES,
@@ -24,14 +25,7 @@ from dayahead.core.columns import (
 )
 from dayahead.dataset.schema import DatasetConfig, SplitConfig
 from dayahead.dataset.sessions import SessionsConfig
-from dayahead.features.arrays import (
-    Flags,
-    Ints,
-    ints,
-    is_new,
-    set_column,
-    sort_events,
-)
+from dayahead.features.arrays import Flags, Ints, ints, is_new, set_column, sort_events
 from dayahead.preprocess.calendar import Progress
 from dayahead.preprocess.defects import (
     SESSION_DAYS,
@@ -39,7 +33,6 @@ from dayahead.preprocess.defects import (
     Examples,
     first_examples,
     has_several_users,
-    is_after_a_day,
 )
 from dayahead.preprocess.event_log import FINALISED
 from dayahead.preprocess.repeats import (
@@ -176,7 +169,7 @@ def _steps(
     is_cut = beyond & (overrun == "cut")
     is_written = (sessions.windows < progress.n_written)[of_event]
     flags = {"read": fresh, "late": fresh & is_written & ~is_cut, "events": fresh.copy()}
-    flags[SESSION_DAYS] = fresh & is_after_a_day(times, sessions.starts[of_event])
+    flags[SESSION_DAYS] = fresh & (times - sessions.starts[of_event] > DAY)
 
     def drop(step: str, drops: Flags) -> None:
         flags[step] = flags["events"] & drops
