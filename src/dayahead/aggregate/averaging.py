@@ -8,7 +8,7 @@ import numpy as np
 
 from dayahead.config.metric_names import BUILT_IN
 from dayahead.metrics.metrics import Ranks, mean, target_metric
-from dayahead.outputs.tables import WindowResult
+from dayahead.outputs.tables import WindowResult, mean_metrics
 from dayahead.statistics.intervals import Interval, mean_interval
 
 
@@ -35,7 +35,7 @@ def average(results: Sequence[WindowResult], ranks: Sequence[Ranks]) -> Average:
     by_window = {name: [result.metrics[name] for result in results] for name in names}
     every_rank = np.concatenate(ranks)
     return Average(
-        aod={name: mean(values) for name, values in by_window.items()},
+        aod=mean_metrics(results),
         ci95={name: _interval(name, values) for name, values in by_window.items()},
         session_mean={name: mean(target_metric(name, every_rank)) for name in names},
         n_windows=len(results),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,12 +31,11 @@ from dayahead.outputs.ranks_by_window import read_baseline_ranks, read_later_ran
 from dayahead.outputs.run import RunResults
 from dayahead.outputs.tables import WindowResult, read_baselines, read_evidence
 from dayahead.statistics.differences import BaselineComparison, compare_with_baseline
-from dayahead.windows.folder import Window, WindowFolder
+from dayahead.windows.folder import Role, Window, WindowFolder
 from dayahead.windows.metadata import WindowsManifest, has_vector
 
 Later = Mapping[int, Mapping[str, Ranks]]
 """Ranks by window with models fitted n windows before, for n from 2 on."""
-NO_RUNS: Final[Mapping[str, RunResults]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def find(
     folders: Folders,
     own: RunResults,
     settings: Mapping[str, Setting],
-    beside: Mapping[str, RunResults] = NO_RUNS,
+    beside: Mapping[str, RunResults] = MappingProxyType({}),
 ) -> Findings:
     """Collect the content of the report.
 
@@ -119,7 +118,7 @@ def find(
         summary = average(own.rows, [found.ranks for found in own.ranks])
     tables, others = _tables_and_ranks(results, settings, own, beside)
     _check_windows(folder, own)
-    split: Any = settings["evaluation.split"]
+    split = cast(Role, settings["evaluation.split"])
     ages, later = _no_ages(folder, [*summary.aod], settings), _later(results, settings, own)
     with phase("slices"):
         segments = _segments(folder, split, own, others, settings)
@@ -132,7 +131,7 @@ def find(
         baselines=[compare_with_baseline(own.rows, name, rows) for name, rows in tables.items()],
         slicings=[*slicings, *segments.slicings([*others])],
         segments=list(segments.rows()),
-        n_without_target=_n_without_target(folder, own, settings),
+        n_without_target=_n_without_target(folder, split, own, settings),
         lists=average_lists(
             results, [row.window for row in own.rows], by_vector=_by_vector(folder, settings)
         ),
@@ -149,13 +148,11 @@ def find(
 
 
 def _n_without_target(
-    folder: WindowFolder, own: RunResults, settings: Mapping[str, Setting]
+    folder: WindowFolder, split: Role, own: RunResults, settings: Mapping[str, Setting]
 ) -> int:
     if not settings.get("events.targets"):
         return 0
-    split: Any = settings["evaluation.split"]
-    evaluated = {row.window for row in own.rows}
-    windows = (window for window in folder.windows if window.name in evaluated)
+    windows = (window for window in folder.windows if window.name in own.targets)
     n_all = sum(len(folder.read(window, split, [SESSION_ID])) for window in windows)
     return n_all - sum(row.n_sessions for row in own.rows)
 
@@ -216,10 +213,7 @@ def _check_windows(folder: WindowFolder, own: RunResults) -> None:
 
 @in_phase("examples")
 def _examples(
-    folder: WindowFolder,
-    results: Path,
-    split: Any,  # noqa: ANN401
-    own: RunResults,
+    folder: WindowFolder, results: Path, split: Role, own: RunResults
 ) -> list[ShownSession]:
     newest = next(each for each in folder.windows if each.name == own.rows[-1].window)
     examples = read_examples(results, newest.name)
@@ -228,21 +222,19 @@ def _examples(
 
 def _by_target(
     folder: WindowFolder,
-    split: Any,  # noqa: ANN401
+    split: Role,
     own: RunResults,
     others: Mapping[str, Mapping[str, Ranks]],
     later: Later,
     ages: AgeSums,
 ) -> tuple[list[WindowItems], list[Slicing]]:
     """Read the windows once, for their items and for the groups of their targets."""
-    evaluated = {row.window: ranks for row, ranks in zip(own.rows, own.ranks, strict=True)}
     items: list[WindowItems] = []
     sums: list[list[Values]] = []
     before = Fitted(0, np.zeros(0, np.int64))
     for window, (about, counts) in zip(folder.windows, items_by_window(folder), strict=True):
         items.append(about)
-        if window.name in evaluated:
-            ranks = evaluated[window.name]
+        if (ranks := own.targets.get(window.name)) is not None:
             targets = targets_of(folder, window, split, ranks, before)
             every = [ranks.ranks, *(each[window.name] for each in others.values())]
             values = [target_metric(ages.metric, each) for each in every]
@@ -254,7 +246,7 @@ def _by_target(
 
 def _segments(
     folder: WindowFolder,
-    split: Any,  # noqa: ANN401
+    split: Role,
     own: RunResults,
     others: Mapping[str, Mapping[str, Ranks]],
     settings: Mapping[str, Setting],
@@ -263,11 +255,9 @@ def _segments(
     names: Any = settings.get("evaluation.segments", ())
     metrics = [*own.rows[0].metrics]
     segments = Segments(folder, names, metrics, main_metric(metrics))
-    evaluated = {row.window: ranks for row, ranks in zip(own.rows, own.ranks, strict=True)}
     for window in folder.windows if segments.names else ():
-        if window.name in evaluated:
-            beside = [each[window.name] for each in others.values()]
-            segments.add(window, split, evaluated[window.name], beside)
+        if (ranks := own.targets.get(window.name)) is not None:
+            segments.add(window, split, ranks, [each[window.name] for each in others.values()])
         segments.see(window)
     return segments
 

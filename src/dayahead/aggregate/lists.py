@@ -1,14 +1,13 @@
 """What the lists of a run show, on average over its windows."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Final
 
 from dayahead.config.metric_names import OF_LISTS
 from dayahead.core.errors import DataError
-from dayahead.core.files import write_json
 from dayahead.metrics.lists import UNBOUNDED
 from dayahead.outputs.lists import LISTS, ListRow, mean_figures, read_lists
 from dayahead.statistics.intervals import Interval, mean_interval
@@ -91,8 +90,3 @@ def _range(name: str, most: Mapping[str, float]) -> tuple[float, float]:
 
 def _kind(name: str) -> str:
     return name.removeprefix("clicked_").split("_at_")[0]
-
-
-def write_list_average(results: Path, lists: ListAverage) -> None:
-    """Write lists.json."""
-    write_json(results / "lists.json", asdict(lists))

@@ -5,7 +5,6 @@ from dataclasses import asdict
 
 from dayahead.aggregate.ages import write_staleness
 from dayahead.aggregate.findings import Findings, Folders, find
-from dayahead.aggregate.lists import write_list_average
 from dayahead.aggregate.page import render_page
 from dayahead.aggregate.segments import write_segments
 from dayahead.aggregate.transformers4rec import export_transformers4rec
@@ -35,7 +34,7 @@ def aggregate(
         own = RunResults.read(results, cutoffs, packaged_metrics(settings))
     findings = find(folders, own, settings)
     write_json(results / "aod.json", asdict(findings.summary))
-    write_list_average(results, findings.lists)
+    write_json(results / "lists.json", asdict(findings.lists))
     write_staleness(results, findings.ageing)
     write_segments(results, [*findings.summary.aod], findings.segments)
     with phase("report"):

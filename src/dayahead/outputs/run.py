@@ -69,9 +69,14 @@ class RunResults:
         return np.concatenate([found.ranks for found in self.ranks])
 
     @cached_property
+    def targets(self) -> Mapping[str, WindowRanks]:
+        """Targets and their ranks by window."""
+        return {row.window: each for row, each in zip(self.rows, self.ranks, strict=True)}
+
+    @cached_property
     def by_window(self) -> Mapping[str, Ranks]:
         """Ranks by window."""
-        return {row.window: each.ranks for row, each in zip(self.rows, self.ranks, strict=True)}
+        return {window: each.ranks for window, each in self.targets.items()}
 
 
 def _ranks_of(table: Sequence[WindowResult], results: Path) -> list[WindowRanks]:

@@ -1,12 +1,10 @@
 """Averages of lists.csv, and what the report says of them."""
 
-import json
-
 import numpy as np
 import pytest
 
 from dayahead.aggregate.conclusions import list_conclusion
-from dayahead.aggregate.lists import ListAverage, average_lists, write_list_average
+from dayahead.aggregate.lists import ListAverage, average_lists
 from dayahead.core.errors import DataError
 from dayahead.outputs.lists import ListRow, add_lists, read_lists, read_shown, start_lists
 from dayahead.statistics.intervals import mean_interval
@@ -69,14 +67,6 @@ def test_figures_of_other_packages_may_have_any_range(tmp_path):
     found = average_lists(tmp_path, WINDOWS)
     assert found.ci95["odd_at_5"] == mean_interval(values, np.inf, -np.inf)
     assert [*found.table(None)] == [("odd", ["odd_at_5"], None)]
-
-
-def test_lists_json_is_what_was_averaged(results):
-    found = average_lists(results, WINDOWS)
-    write_list_average(results, found)
-    content = json.loads((results / "lists.json").read_text())
-    assert list(content) == ["aod", "ci95", "n_windows"]
-    assert content["aod"] == found.aod
 
 
 def test_the_sentence_and_the_table(results):

@@ -61,7 +61,9 @@ def test_the_report_says_what_the_lists_show(tmp_path):
     page = (results / "report.html").read_text()
     assert "lists of 10 show 40.0 % of the items" in page
     assert "Difference of pairs in brand&lt;i&gt; (diversity)" in page
-    assert json.loads((results / "lists.json").read_text())["aod"] == pytest.approx(figures)
+    content = json.loads((results / "lists.json").read_text())
+    assert list(content) == ["aod", "ci95", "n_windows"]
+    assert content["aod"] == pytest.approx(figures)
 
 
 @pytest.mark.long
