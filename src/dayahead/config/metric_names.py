@@ -23,19 +23,18 @@ def title_of(metric: str) -> str:
     return f"{_TITLES.get(kind, kind)}@{cutoff}"
 
 
-def known_metrics(names: Sequence[str]) -> Sequence[str]:
-    """Return names of metrics of targets that installed packages declare.
+def known_metrics(names: Sequence[str], kind: Kind = "metric") -> Sequence[str]:
+    """Return names of metrics of targets, or of lists, that installed packages declare.
 
     Raises:
         ValueError: there is none of a name, it is no name of a column, it is one of ours, or it is
             given twice.
     """
-    return _known(names, "metric")
-
-
-def known_list_metrics(names: Sequence[str]) -> Sequence[str]:
-    """Return names of metrics of lists that installed packages declare; errors are the same."""
-    return _known(names, "list metric")
+    for number, name in enumerate(names):
+        _check(name, kind)
+        if name in names[:number]:
+            raise ValueError(f"{name}: name each metric once")
+    return names
 
 
 def known_at_cutoff(metric: str) -> str:
@@ -62,14 +61,6 @@ def installed_metrics(runs: Iterable[Mapping[str, Any] | None]) -> list[str]:
     """Return evaluation.metrics of runs by their flat settings, of packages that are installed."""
     named = [name for settings in runs if settings for name in packaged_metrics(settings)]
     return [name for name in dict.fromkeys(named) if name in plugins("metric")]
-
-
-def _known(names: Sequence[str], kind: Kind) -> Sequence[str]:
-    for number, name in enumerate(names):
-        _check(name, kind)
-        if name in names[:number]:
-            raise ValueError(f"{name}: name each metric once")
-    return names
 
 
 def _check(name: str, kind: Kind) -> None:

@@ -4,6 +4,7 @@ No field has a default: a default in code would be a parameter that DVC cannot s
 """
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -25,7 +26,7 @@ from dayahead.config.loading import (
 )
 from dayahead.config.machine import ComputeConfig, MachineConfig, ProfileConfig
 from dayahead.config.marks import EVERY_MODEL, NETWORKS, ReadIf
-from dayahead.config.metric_names import known_list_metrics, known_metrics
+from dayahead.config.metric_names import known_metrics
 from dayahead.config.model import ModelSections
 from dayahead.config.nightly import NightlyConfig
 from dayahead.config.sections import flattened
@@ -40,6 +41,7 @@ OUTSIDE = ("machine", "nightly")
 
 _WITHOUT_STEPS = ReadIf(lambda p: p.training.steps_per_window is None)
 _SLIDING = ReadIf(lambda p: p.training.protocol == "sliding")
+_known_list_metrics = partial(known_metrics, kind="list metric")
 
 
 def _optimizer(name: str) -> ReadIf:
@@ -153,7 +155,7 @@ class EvaluationConfig:
     metrics: Annotated[tuple[str, ...], AfterValidator(known_metrics)]
     """Metrics of other packages beside these, by the names of their entry points, at the same
     cutoffs. `train` evaluates as without them."""
-    list_metrics: Annotated[tuple[str, ...], AfterValidator(known_list_metrics)]
+    list_metrics: Annotated[tuple[str, ...], AfterValidator(_known_list_metrics)]
     """Metrics of lists of other packages, in lists.csv beside ours, likewise; none where `lists` is
     0."""
     segments: tuple[str, ...]

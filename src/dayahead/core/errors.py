@@ -107,6 +107,11 @@ def first_line(error: BaseException) -> str:
     return redacted(str(error).strip().partition("\n")[0]) or type(error).__name__
 
 
+def described(error: BaseException) -> str:
+    """Return the type and the message of an error on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
 def cure_of(error: OSError) -> str:
     """Return what a user does about an error of the file system."""
     return _CURES.get(error.errno or 0, _CURE)

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from dayahead.core.errors import ConfigError
+from dayahead.core.errors import ConfigError, described
 from dayahead.core.fingerprints import fingerprint, sha256_of
 from dayahead.core.suggestions import did_you_mean
 
@@ -75,10 +75,9 @@ def load_plugin(kind: Kind, name: str) -> Any:  # noqa: ANN401
     try:
         return found.load()
     except Exception as error:  # noqa: BLE001  # whatever the other package's modules raise
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError(
             f"{kind} {name}: the entry point {found.value} of {_package(found)} cannot be loaded "
-            f"({reason}); fix that package and install it again, or choose another {kind}"
+            f"({described(error)}); fix that package and install it again, or choose another {kind}"
         ) from None
 
 
@@ -129,10 +128,9 @@ def _of_project(name: str) -> Any:  # noqa: ANN401
     try:
         return _entry_point(name).load()
     except Exception as error:  # noqa: BLE001  # whatever the module raises
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
         known = did_you_mean(attribute, vars(sys.modules.get(module, object)))
         raise ConfigError(
-            f"{name}: cannot be loaded ({reason}); {known or f'correct {module}'}"
+            f"{name}: cannot be loaded ({described(error)}); {known or f'correct {module}'}"
         ) from None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from dayahead.core.errors import ConfigError
+from dayahead.core.errors import ConfigError, described
 from dayahead.core.plugins import load_plugin
 from dayahead.metrics.lists import Shown
 
@@ -66,16 +66,12 @@ def packaged_figure(name: str, shown: Shown, k: int, n_items: int) -> float:
             with np.errstate(all="ignore"):
                 found.append(float(function(items.copy(), counts.copy(), n_items)))
         except Exception as error:  # noqa: BLE001  # whatever the other package's function raises
-            what = f"a number, found an error ({_reason(error)})"
+            what = f"a number, found an error ({described(error)})"
             raise _error(name, k, what, "evaluation.list_metrics") from None
     if not math.isfinite(found[0]) or not math.isclose(found[0], found[1], rel_tol=RTOL):
         what = f"one finite number, the same in each call, found {found[0]} and then {found[1]}"
         raise _error(name, k, what, "evaluation.list_metrics")
     return found[0]
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _called(
@@ -86,7 +82,7 @@ def _called(
             found = function(ranks.copy(), cutoff)
             values = np.asarray(found, np.float64)
     except Exception as error:  # noqa: BLE001  # whatever the other package's function raises
-        what = f"a number for each target, found an error ({_reason(error)})"
+        what = f"a number for each target, found an error ({described(error)})"
         raise _error(name, cutoff, what) from None
     if values.shape != ranks.shape:
         expected = f"a number for each target, {list(ranks.shape)}"
