@@ -81,11 +81,8 @@ class Ageing:
         for name in ("half_as_often", "twice_as_often", "first_half"):
             test: Difference | None = getattr(self, name)
             if test is not None and test.ci95 is not None:
-                values = (test.difference, *test.ci95)
-                ends = ("", "_low", "_high")
-                found |= {
-                    f"{name}_{self.metric}{end}": v for end, v in zip(ends, values, strict=True)
-                }
+                key, (low, high) = f"{name}_{self.metric}", test.ci95
+                found |= {key: test.difference, f"{key}_low": low, f"{key}_high": high}
         return found
 
 

@@ -101,12 +101,12 @@ class Segments:
                 self._users.update(ids.unique().to_pylist())
 
     def _users_of(self, ids: pa.ChunkedArray, rows: Ints) -> tuple[list[str], Ints]:
-        kinds = [UNKNOWN if each is None else self._kind(each) for each in ids.to_pylist()]
+        kinds = [
+            UNKNOWN if each is None else RETURNING if each in self._users else NEW
+            for each in ids.to_pylist()
+        ]
         labels, codes = np.unique(np.array(kinds)[rows], return_inverse=True)
         return labels.tolist(), codes
-
-    def _kind(self, user: str) -> str:
-        return RETURNING if user in self._users else NEW
 
     def _values_of(self, column: str, found: Ints) -> tuple[list[str], Ints]:
         # 0 and 1 are no values.

@@ -142,12 +142,6 @@ class NightlyConfig:
 
 
 _NO_DECISION = (
-    "model",
-    "keep",
-    "horizon",
-    "seeds",
-    "trials_per_year",
-    "margin",
-    "max_recall_loss",
-    "challengers",
+    *("model", "keep", "horizon", "seeds"),
+    *("trials_per_year", "margin", "max_recall_loss", "challengers"),
 )

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -31,10 +32,8 @@ def lines_of(text: str, name: str) -> list[bytes]:
 def parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """Parse lines; those that are no object are left out."""
     for line in lines:
-        try:
+        with suppress(ValueError):
             yield record_of(line)
-        except ValueError:
-            continue
 
 
 def find_paths(records: Iterable[Mapping[str, Any]], source: SourceConfig) -> Layout:

@@ -108,17 +108,15 @@ def _unit_of(values: pa.Array, column: Column) -> TimeUnit | None:
 
 def _formatted(column: Column, time: TimeConfig, first: pa.Array) -> Reading | None:
     forms = list(dict.fromkeys(form for text in first[:3].to_pylist() for form in formats_of(text)))
-    read_ = []
+    readings = {}
     for form in forms:
         with suppress(pa.ArrowException):
-            reading = _reading(column, replace(time, format=form), column.distinct)
-            read_.append((reading.unread, form, reading))
-    if not read_:
+            readings[form] = _reading(column, replace(time, format=form), column.distinct)
+    if not readings:
         return None
-    least = min(n for n, *_ in read_)
+    least = min(each.unread for each in readings.values())
     # Where day and month are not known: that of the shorter log, as the wrong one scatters days.
-    fitting = sorted((_span(reading), form) for n, form, reading in read_ if n == least)
-    readings = {form: reading for _, form, reading in read_}
+    fitting = sorted((_span(each), form) for form, each in readings.items() if each.unread == least)
     return replace(readings[fitting[0][1]], formats=tuple(form for _, form in fitting))
 
 

@@ -4,32 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from dayahead.core.columns import USER_ID
-from dayahead.features.arrays import Flags, Ints, is_new
+from dayahead.features.arrays import Flags, Ints
 
 SESSION_USERS, SESSION_DAYS = "session_users", "session_days"
 Examples = Mapping[str, tuple[int, str]]
 """By defect: start and id of the first session that has it."""
-
-
-def has_several_users(events: pa.Table, of_event: Ints, counted: Flags, n_sessions: int) -> Flags:
-    """Flag the sessions whose counted events name more than one user; shape [sessions].
-
-    `of_event` numbers the sessions of events, ascending; events without a user name none.
-    """
-    several = np.zeros(n_sessions, dtype=bool)
-    if USER_ID not in events.column_names:
-        return several
-    users = events[USER_ID].combine_chunks()
-    counted = counted & np.asarray(users.is_valid())
-    if not counted.all():
-        users, of_event = users.filter(pa.array(counted)), of_event[counted]
-    # In a session of several users, two events in a row have different ones somewhere.
-    differs = np.asarray(pc.not_equal(users[1:], users[:-1])) & ~is_new(of_event)[1:]
-    several[of_event[1:][differs]] = True
-    return several
 
 
 def first_examples(ids: pa.Array, starts: Ints, flags: Mapping[str, Flags]) -> Examples:

@@ -27,13 +27,7 @@ from dayahead.dataset.schema import DatasetConfig, SplitConfig
 from dayahead.dataset.sessions import SessionsConfig
 from dayahead.features.arrays import Flags, Ints, ints, is_new, set_column, sort_events
 from dayahead.preprocess.calendar import Progress
-from dayahead.preprocess.defects import (
-    SESSION_DAYS,
-    SESSION_USERS,
-    Examples,
-    first_examples,
-    has_several_users,
-)
+from dayahead.preprocess.defects import SESSION_DAYS, SESSION_USERS, Examples, first_examples
 from dayahead.preprocess.event_log import FINALISED
 from dayahead.preprocess.repeats import (
     REPEATED,
@@ -196,9 +190,16 @@ def _steps(
 
 def _of_several_users(sessions: _Sessions, progress: Progress) -> Flags:
     """Flag the sessions with several users; later events of a written window do not count."""
-    closes = progress.calendar.closes[sessions.windows]
-    counted = ints(sessions.events[EVENT_TIME]) < closes[sessions.of_event]
-    several = has_several_users(sessions.events, sessions.of_event, counted, len(sessions.first))
+    several = np.zeros(len(sessions.first), dtype=bool)
+    if USER_ID not in sessions.events.column_names:
+        return several
+    users = sessions.events[USER_ID].combine_chunks()
+    closes = progress.calendar.closes[sessions.windows][sessions.of_event]
+    counted = (ints(sessions.events[EVENT_TIME]) < closes) & np.asarray(users.is_valid())
+    users, of_event = users.filter(pa.array(counted)), sessions.of_event[counted]
+    # In a session of several users, two events in a row have different ones somewhere.
+    differs = np.asarray(pc.not_equal(users[1:], users[:-1])) & ~is_new(of_event)[1:]
+    several[of_event[1:][differs]] = True
     return several & (sessions.windows >= progress.n_written)
 
 
