@@ -32,16 +32,16 @@ def write_items(
     are fitted on, unless the run has them.
     """
     warn_of_unlisted(known, vocabularies[ITEM_ID])
-    items, windows, positions = known.rows, known.windows, known.positions
-    is_known = positions < len(windows.names)
-    rows = np.flatnonzero(is_known & (positions >= windows.n_written) & known.is_newest(positions))
+    items, positions = known.rows, known.positions
+    is_known = positions < len(known.names)
+    rows = np.flatnonzero(is_known & (positions >= known.n_written) & known.is_newest(positions))
     table = items.table.take(pa.array(rows))
     found = encode(table, statistics.select(items.config.items.features), vocabularies)
-    names = pa.array(windows.names, pa.string()).take(pa.array(positions[rows]))
+    names = pa.array(known.names, pa.string()).take(pa.array(positions[rows]))
     found = found.add_column(0, FIRST_WINDOW, names)
     for name in items.config.items.availability:
         found = found.append_column(name, table[name])
-    is_fitted = positions <= windows.names.index(statistics.fitted_on[-1])
+    is_fitted = positions <= known.names.index(statistics.fitted_on[-1])
     fitted = items.table.filter(pa.array(is_fitted & known.is_newest(is_fitted.astype(np.int64))))
     for name, vector in items.config.items.vectors.items():
         encoder = _encoder(run / TEXTS / name, vector, fitted[name])

@@ -29,24 +29,6 @@ Matrix = np.ndarray[tuple[int, int], np.dtype[np.float32]]
 
 
 @dataclass(frozen=True)
-class KeptWindows:
-    """The kept windows of a log, in order of time."""
-
-    names: Sequence[str]
-    ends: Ints
-    """Microseconds since 1970, UTC."""
-    n_written: int
-    """How many of them an earlier run wrote."""
-
-    @classmethod
-    def of(cls, progress: Progress, kept: Sequence[int]) -> "KeptWindows":
-        """Return the windows at some positions in the calendar."""
-        calendar = progress.calendar
-        n_written = sum(position < progress.n_written for position in kept)
-        return cls([calendar.names[n] for n in kept], calendar.edges[1:][[*kept]], n_written)
-
-
-@dataclass(frozen=True)
 class ItemRows:
     """The rows of the table that change something, by item and time.
 
@@ -110,15 +92,27 @@ class ItemRows:
 
 @dataclass(frozen=True)
 class ItemsByWindow:
-    """The rows of the table, and the windows that know them."""
+    """The rows of the table, and the kept windows of a log, in order of time, that know them."""
 
     rows: ItemRows
-    windows: KeptWindows
+    names: Sequence[str]
+    """Of the windows."""
+    ends: Ints
+    """Of the windows, microseconds since 1970, UTC."""
+    n_written: int
+    """How many of them an earlier run wrote."""
+
+    @classmethod
+    def of(cls, rows: ItemRows, progress: Progress, kept: Sequence[int]) -> "ItemsByWindow":
+        """Return the rows with the windows at some positions in the calendar."""
+        calendar = progress.calendar
+        n_written = sum(position < progress.n_written for position in kept)
+        return cls(rows, [calendar.names[n] for n in kept], calendar.edges[1:][[*kept]], n_written)
 
     @cached_property
     def positions(self) -> Ints:
         """Position of the first window that knows each row; past the last: none does."""
-        return np.searchsorted(self.windows.ends, self.rows.times, side="right")
+        return np.searchsorted(self.ends, self.rows.times, side="right")
 
     def has(self, column: str) -> bool:
         """Return whether a column of events has values of the table."""
@@ -127,11 +121,11 @@ class ItemsByWindow:
     def values(self, column: str) -> dict[str, pa.Table]:
         """Return the values of a column by new window that knows some, as `listed_values` does."""
         in_time = np.lexsort((self.rows.times, self.positions))
-        begins = np.searchsorted(self.positions[in_time], np.arange(len(self.windows.names) + 1))
+        begins = np.searchsorted(self.positions[in_time], np.arange(len(self.names) + 1))
         values = self.rows.table[column].take(pa.array(in_time))
         return {
-            self.windows.names[n]: listed_values(values.slice(begins[n], begins[n + 1] - begins[n]))
-            for n in range(self.windows.n_written, len(self.windows.names))
+            self.names[n]: listed_values(values.slice(begins[n], begins[n + 1] - begins[n]))
+            for n in range(self.n_written, len(self.names))
         }
 
     def is_newest(self, groups: Ints) -> Flags:

@@ -47,7 +47,7 @@ from dayahead.preprocess.incremental import (
     read_state,
 )
 from dayahead.preprocess.item_file import write_items
-from dayahead.preprocess.items import ItemRows, ItemsByWindow, KeptWindows
+from dayahead.preprocess.items import ItemRows, ItemsByWindow
 from dayahead.preprocess.late import LateRowsError, check_late_events, check_late_items
 from dayahead.preprocess.metadata import WindowCounts, write_merlin_schema
 from dayahead.preprocess.report import check_defects, report_losses
@@ -295,7 +295,7 @@ class Build:
         batched = [positions[batch] for batch in batches], [paths[batch] for batch in batches]
         found = list(chain.from_iterable(phases.run("windows", task, *batched)))
         phases.clear("sessions")
-        known = ItemsByWindow(items, KeptWindows.of(progress, summary.kept)) if items else None
+        known = ItemsByWindow.of(items, progress, summary.kept) if items else None
         values = dict(zip(names, found, strict=True))
         vocabularies = grow_vocabularies(self.dataset, job.run, values, known)
         windows = dict(zip(names, paths, strict=True))

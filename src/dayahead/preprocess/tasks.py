@@ -29,6 +29,7 @@ from dayahead.core.columns import (
     WINDOW,
 )
 from dayahead.core.files import write_parquet
+from dayahead.core.ragged import offsets_of
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Ints, codes_of, ints, is_new
 from dayahead.features.vocabulary import count_values
@@ -257,10 +258,8 @@ def _without(sessions: pa.Table, is_dropped: pa.ChunkedArray) -> pa.Table:
     """Drop events from the lists of sessions; `is_dropped` is in the order of the lists."""
     kept = pc.invert(is_dropped).combine_chunks()
     # A list's new offset is the number of events kept before its old one.
-    offsets = sessions[ITEM_ID].combine_chunks().offsets
-    offsets = pa.array(
-        np.append(0, np.cumsum(kept.to_numpy(zero_copy_only=False)))[offsets], pa.int32()
-    )
+    n_before = offsets_of(kept.to_numpy(zero_copy_only=False))
+    offsets = pa.array(n_before[sessions[ITEM_ID].combine_chunks().offsets], pa.int32())
     lists = [
         pa.ListArray.from_arrays(offsets, column.combine_chunks().flatten().filter(kept))
         for column in sessions.columns

@@ -36,9 +36,10 @@ class TextEncoder:
     @classmethod
     def fit(cls, texts: pa.ChunkedArray, dimensions: int) -> "TextEncoder":
         """Fit on texts; nulls count for nothing."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.utils.extmath import randomized_svd
 
-        vectorizer = _vectorizer(max_features=MAX_WORDS)
+        vectorizer = TfidfVectorizer(max_features=MAX_WORDS)
         known = texts.drop_null().to_pylist()
         try:
             weights = vectorizer.fit_transform(known)
@@ -53,10 +54,12 @@ class TextEncoder:
 
     def vectors(self, texts: pa.ChunkedArray) -> Floats32:
         """Encode texts, shape [texts, dimensions], of unit length; zeros where no word is known."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
         encoded = np.zeros((len(texts), len(self.components)))
         known = texts.is_valid().to_numpy()
         if self.words and known.any():
-            vectorizer = _vectorizer(vocabulary=self.words)
+            vectorizer = TfidfVectorizer(vocabulary=self.words)
             vectorizer.idf_ = self.idf
             encoded[known] = vectorizer.transform(texts.drop_null().to_pylist()) @ self.components.T
         return unit_length(encoded, _TINY)
@@ -72,12 +75,6 @@ class TextEncoder:
         """Read what `write` wrote."""
         with np.load(folder / "weights.npz") as weights:
             return cls(read_json(folder / "words.json"), weights["idf"], weights["components"])
-
-
-def _vectorizer(**settings: Any) -> Any:  # noqa: ANN401
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    return TfidfVectorizer(**settings)
 
 
 def unit_length(vectors: NDArray[Any], least: float = 0.0) -> Floats32:

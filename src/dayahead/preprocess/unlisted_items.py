@@ -34,7 +34,7 @@ def warn_of_unlisted(known: ItemsByWindow, vocabulary: pa.Table) -> None:
     ids = known.rows.table[ITEM_ID]
     rows = KnownValues(ids.combine_chunks().unique()).positions(vocabulary[VALUE].combine_chunks())
     first = np.append(known.positions[first_of_each(codes_of(ids))], -1)[rows]
-    clicked = np.searchsorted(known.windows.ends, ints(vocabulary[FIRST_TIME]), side="right")
+    clicked = np.searchsorted(known.ends, ints(vocabulary[FIRST_TIME]), side="right")
     for message, flags in ((_LACKS, rows < 0), (_IS_LATE, first > clicked)):
         share, shown = _share(vocabulary, flags)
         if share > LARGE:

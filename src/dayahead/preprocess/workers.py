@@ -130,20 +130,21 @@ def _connected(address: str) -> Client:
 
 def _cluster(config: MachineConfig, scratch: Path, limit: int) -> tuple[LocalCluster, int]:
     """Return a cluster, and how many workers it will have."""
-    options: dict[str, Any] = {
-        "memory_limit": limit,
-        "local_directory": str(scratch),
-        # Dashboards listen on this machine only.
-        "dashboard_address": "127.0.0.1:0",
-        "worker_dashboard_address": "127.0.0.1:0",
-        "silence_logs": logging.CRITICAL,
-    }
     cores = psutil.cpu_count() or 1
     n_workers = max(1, cores // 2) if config.workers == "auto" else config.workers
-    threads = max(1, cores // n_workers)
     # No workers at first: a cluster that starts with some waits forever if one is killed meanwhile,
     # even though another takes its place.
-    cluster = LocalCluster(n_workers=0, threads_per_worker=threads, processes=True, **options)
+    cluster = LocalCluster(
+        n_workers=0,
+        threads_per_worker=max(1, cores // n_workers),
+        processes=True,
+        memory_limit=limit,
+        local_directory=str(scratch),
+        # Dashboards listen on this machine only.
+        dashboard_address="127.0.0.1:0",
+        worker_dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,
+    )
     cluster.scale(n_workers)
     return cluster, n_workers
 
