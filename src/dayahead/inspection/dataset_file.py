@@ -159,10 +159,6 @@ def source_lines(
 ) -> Iterator[str]:
     """Return the section `source` of a log or of a table of items."""
     source, defaults = table.source, type(table.source)(urls=("x",))
-
-    def why(*keys: str) -> Iterator[str]:
-        return comments(findings, *keys)
-
     yield "source:"
     yield "  # Absolute paths: `dvc exp run --temp` finds them too. A glob takes in new files."
     yield "  # Where others have them elsewhere: ${oc.env:LOGS}/*.csv, and a variable LOGS on each."
@@ -170,10 +166,10 @@ def source_lines(
     yield from (f"  - {scalar(url)}" for url in urls)
     for name in ("format", "encoding", "delimiter", "quote", "escape", "explode"):
         value = getattr(source, name)
-        yield from why(f"source.{name}")
+        yield from comments(findings, f"source.{name}")
         if value != getattr(defaults, name) or name == "format":
             yield f"  {name}: {'null' if value is None else scalar(value)}"
-    yield from why("source.decimal", "source.header")
+    yield from comments(findings, "source.decimal", "source.header")
     if features.decimal != "." or features.thousands:
         yield f"  decimal: {scalar(features.decimal)}"
         yield f"  thousands: {scalar(features.thousands) if features.thousands else 'null'}"

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from io import BufferedReader, BytesIO
+from io import BufferedReader
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -55,11 +55,6 @@ class Sample:
     encoding: Finding
     times_longer: float
     """Estimate of how many times as long as the sample the file is."""
-
-    def raw(self) -> RawFile:
-        """Return the text as a file in UTF-8 to read."""
-        content = self.text.encode()
-        return RawFile(self.name, BytesIO(content), "", content[:4096])
 
 
 def local_files(given: Sequence[str]) -> list[Path]:

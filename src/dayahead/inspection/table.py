@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from dayahead.core.errors import SourceError
 from dayahead.core.ragged import Ints
 from dayahead.dataset.source import SourceConfig
-from dayahead.download.archives import raw_files
+from dayahead.download.archives import RawFile, raw_files
 from dayahead.download.batches import UNREADABLE, RawBatch, as_text
 from dayahead.download.members import EVERY
 from dayahead.download.readers import read_batches
@@ -209,7 +210,8 @@ def _batches(
         with closing(raw_files(sample.path, sample.name, EVERY, Path(scratch))) as files:  # type: ignore[type-var]
             yield from read_batches(next(files), source, wanted, is_strict=False)
         return
-    raw = sample.raw()
+    content = sample.text.encode()
     if sample.format == "jsonl":  # an array may be cut
-        raw = replace(sample, text=b"".join(lines_of(sample.text, sample.name)).decode()).raw()
+        content = b"".join(lines_of(sample.text, sample.name))
+    raw = RawFile(sample.name, BytesIO(content), "", content[:4096])
     yield from read_batches(raw, source, wanted, is_strict=False)
