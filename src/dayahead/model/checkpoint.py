@@ -27,7 +27,7 @@ from dayahead.core.columns import (
     VALUE,
 )
 from dayahead.core.errors import ConfigError, ModelFileError
-from dayahead.core.files import read_json, write_json, write_parquet, written_whole
+from dayahead.core.files import read_json, write_json, write_parquet
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.model.building import build_model
 from dayahead.model.content_keys import check_content
@@ -125,8 +125,7 @@ def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, AnyTenso
         POPULARITY: torch.from_numpy(stored.popularity),
     }
     tensors |= prefixed(weights, WEIGHTS)
-    with written_whole(folder / TENSORS) as temporary:
-        write_tensors(temporary, tensors)
+    write_tensors(folder / TENSORS, tensors)
     statistics = stored.config.statistics.as_json()
     write_json(folder / CONFIG, asdict(stored.config) | {"statistics": statistics})
 

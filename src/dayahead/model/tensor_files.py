@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
+from safetensors import safe_open
 from torch import Tensor
 
+from dayahead.core.files import written_whole
 from dayahead.distributed.sharding import Shard
 
 DTYPES = {
@@ -167,42 +167,22 @@ def _layout(about: Mapping[str, Any], begin: int) -> Layout | None:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, AnyTensor]) -> None:
-    """Write safetensors without a copy in memory, and without holding a sharded table.
+    """Write safetensors atomically, without a copy in memory or holding a sharded table.
 
-    With sharded ones it is a collective: rank 0 writes, while the others `send_rows`.
+    With sharded ones it is a collective: rank 0 writes, while the others `send_rows`. Not by
+    safetensors: `torch.save_file` makes a type of ctypes for each size in bytes, which Python never
+    frees, and tables of counts have a new size in every window.
 
     Raises:
-        OSError: an error of the file system, which safetensors wraps in an error of its own.
+        OSError: an error of the file system.
     """
-    if is_sharded(tensors):
-        _write_in_chunks(path, tensors)
-        return
-    try:
-        # Not safetensors.torch.save_file: for each size in bytes it makes a type of ctypes, which
-        # Python never frees, and tables of counts have a new size in every window.
-        serialize_file({name: _spec(each) for name, each in _whole(tensors)}, path)
-        path.chmod(0o644)  # safetensors replaces the file by one of mode 0600
-    except SafetensorError as error:
-        number = re.search(r"os error (\d+)", str(error))
-        if number is None:
-            raise
-        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
-
-
-def _whole(tensors: Mapping[str, AnyTensor]) -> Iterator[tuple[str, Tensor]]:
-    return ((name, each) for name, each in tensors.items() if isinstance(each, Tensor))
-
-
-def _spec(tensor: Tensor) -> TensorSpec:
-    """Say where a contiguous tensor of the CPU is in memory, as long as it is held elsewhere."""
-    assert tensor.device.type == "cpu"
-    assert tensor.is_contiguous()
-    return TensorSpec(
-        dtype=str(tensor.dtype).removeprefix("torch."),
-        shape=tensor.shape,
-        data_ptr=tensor.data_ptr(),
-        data_len=tensor.nbytes,
-    )
+    ordered = _in_file_order(tensors)
+    with written_whole(path) as temporary, temporary.open("wb") as file:
+        file.write(_header(ordered))
+        for _, tensor in ordered:
+            for chunk in tensor.chunks() if isinstance(tensor, ShardedTensor) else [tensor]:
+                # [..., 1]: without it torch gives no bytes of a single number whose stride is 0.
+                file.write(chunk.contiguous()[..., None].view(torch.uint8).numpy().data)
 
 
 def is_sharded(tensors: Mapping[str, AnyTensor]) -> bool:
@@ -226,15 +206,6 @@ def stored_tensors(path: Path) -> dict[str, StoredTensor]:
             name: StoredTensor(path, name, tuple(part.get_shape()), _BY_NAME[part.get_dtype()])
             for name, part in parts.items()
         }
-
-
-def _write_in_chunks(path: Path, tensors: Mapping[str, AnyTensor]) -> None:
-    ordered = _in_file_order(tensors)
-    with path.open("wb") as file:
-        file.write(_header(ordered))
-        for _, tensor in ordered:
-            for chunk in tensor.chunks() if isinstance(tensor, ShardedTensor) else [tensor]:
-                file.write(chunk.reshape(-1).view(torch.uint8).numpy().data)
 
 
 def _in_file_order(tensors: Mapping[str, AnyTensor]) -> list[tuple[str, AnyTensor]]:

@@ -18,6 +18,7 @@ TENSORS = {
     "rows": torch.arange(10).view(5, 2),
     "step": torch.tensor(3.0),
     "none": torch.empty(0, 4),
+    "stride 0": torch.tensor(3).expand(1),
     "\u00e9": torch.ones(3),
     **{f"of {name}": torch.ones(3).to(dtype) for dtype, name in DTYPES.items()},
 }
