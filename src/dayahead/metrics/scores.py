@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,35 +17,6 @@ FEW = 16
 """Ranking one score of `FewScores` takes as long as ranking so many of a dense matrix."""
 Top = tuple[Int[Tensor, "B K"], Float32[Tensor, "B K"]]
 """Columns of the best-scored candidates, best first, and their scores."""
-
-
-class Scores(Protocol):
-    """Scores [B, C] of C candidates after B prefixes, and what is ranked by them."""
-
-    def dense(self) -> Float32[Tensor, "B C"]:
-        """Return every score."""
-
-    def to(self, device: torch.device) -> "Scores":
-        """Move everything to a device."""
-
-    def at(self, columns: Int[Tensor, " B"]) -> Float32[Tensor, " B"]:
-        """Return the score at a column of each row, -inf where the column is -1."""
-
-    def replaced(self, columns: Int[Tensor, "B N"], values: Float32[Tensor, "B N"]) -> "Scores":
-        """Return them with other scores at some distinct columns of each row; -1: no column."""
-
-    def floor(self) -> Float32[Tensor, "B 1"]:
-        """Return a score of each row that no candidate is below; 0 without candidates."""
-
-    def n_at_least(self, score: Float32[Tensor, " B"]) -> Int[Tensor, " B"]:
-        """Count each row's candidates with at least a score, as `ranking.n_at_least`.
-
-        Raises:
-            ScoreError: a score is NaN or infinite.
-        """
-
-    def best(self, k: int) -> Top:
-        """Return the best columns and their scores, as `ranking.top_columns`."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +38,7 @@ class DenseScores:
         return scores_at(self.scores, columns)
 
     def replaced(self, columns: Int[Tensor, "B N"], values: Float32[Tensor, "B N"]) -> "Scores":
-        """Return them with other scores at some distinct columns of each row."""
+        """Return them with other scores at some distinct columns of each row; -1: no column."""
         rows, places = (columns >= 0).nonzero(as_tuple=True)
         scores = self.scores.clone()
         scores[rows, columns[rows, places]] = values[rows, places]
@@ -81,7 +51,11 @@ class DenseScores:
         return self.scores.amin(1, keepdim=True)
 
     def n_at_least(self, score: Float32[Tensor, " B"]) -> Int[Tensor, " B"]:
-        """Count each row's candidates with at least a score."""
+        """Count each row's candidates with at least a score.
+
+        Raises:
+            ScoreError: a score is NaN or infinite.
+        """
         return n_at_least(self.scores, score)
 
     def best(self, k: int) -> Top:
@@ -148,7 +122,7 @@ class FewScores:
         return own.where(is_same.any(1), self.shared.padded[columns])
 
     def replaced(self, columns: Int[Tensor, "B N"], values: Float32[Tensor, "B N"]) -> "Scores":
-        """Return them with other scores at some distinct columns of each row."""
+        """Return them with other scores at some distinct columns of each row; -1: no column."""
         kept = self.columns.clone()
         for each in columns.T:  # [B, K, N] at once would be large
             kept[kept == each[:, None]] = -1
@@ -163,7 +137,11 @@ class FewScores:
         return torch.cat([lowest, own], 1).amin(1, keepdim=True)
 
     def n_at_least(self, score: Float32[Tensor, " B"]) -> Int[Tensor, " B"]:
-        """Count each row's candidates with at least a score."""
+        """Count each row's candidates with at least a score.
+
+        Raises:
+            ScoreError: a score is NaN or infinite.
+        """
         is_own, shared = self.columns >= 0, self.shared.ascending
         if not (self.scores[is_own].isfinite().all() and shared.isfinite().all()):
             check_finite(self.dense())
@@ -186,6 +164,10 @@ class FewScores:
         scores = torch.cat([self.scores.where(self.columns >= 0, -torch.inf), shared], 1)
         columns = torch.cat([self.columns, others.expand(len(self.columns), -1)], 1)
         return top_of(columns, scores, k)
+
+
+Scores = DenseScores | FewScores
+"""Scores [B, C] of C candidates after B prefixes, and what is ranked by them."""
 
 
 def scores_of_cells(
