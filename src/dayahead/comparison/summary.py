@@ -8,12 +8,12 @@ from tabulate import tabulate  # type: ignore[import-untyped]
 
 from dayahead.metrics.metrics import main_metric
 from dayahead.statistics.intervals import MIN_WINDOWS
-from dayahead.statistics.list_differences import ListComparison
-from dayahead.statistics.paired_tests import Comparison, MetricComparison
+from dayahead.statistics.paired_tests import Comparison, FigureComparison, MetricComparison
 
 _SIGNIFICANT: Final = 0.01
 _SMALLEST: Final = 0.0001
 _WIDTH: Final = 100
+_HEAD: Final = ("metric", "A", "B", "B - A", "95 % interval")
 
 
 def summarize(comparison: Comparison, a: str = "A", b: str = "B") -> str:
@@ -29,13 +29,13 @@ def summarize(comparison: Comparison, a: str = "A", b: str = "B") -> str:
         fill(caveat, _WIDTH, initial_indent="- ", subsequent_indent="  ")
         for caveat in _caveats(comparison)
     )
-    has_lists = bool(comparison.lists)
+    lists = _aligned(_HEAD, [_cells(each) for each in comparison.lists])
     parts = [
         head,
         fill(_conclusion(comparison), _WIDTH),
         f"Over {windows}, equally weighted\n{_window_table(comparison)}",
         f"Over {targets} {_unit(comparison)}, equally weighted\n{_target_table(comparison)}",
-        *([f"What the lists show, over {windows}\n{_list_table(comparison)}"] * has_lists),
+        *([f"What the lists show, over {windows}\n{lists}"] if comparison.lists else []),
         "\n".join(caveats),
     ]
     return "\n\n".join(parts) + "\n"
@@ -60,7 +60,7 @@ def json_of(comparison: Comparison, a: str, b: str) -> dict[str, Any]:
     }
 
 
-def _numbers(each: MetricComparison | ListComparison) -> dict[str, Any]:
+def _numbers(each: FigureComparison) -> dict[str, Any]:
     difference, ci95 = each.test.difference, each.test.ci95
     return {"a": each.a, "b": each.b, "difference": difference, "ci95": ci95}
 
@@ -109,17 +109,21 @@ def _unit(comparison: Comparison) -> str:
 
 
 def _window_table(comparison: Comparison) -> str:
-    head = ("metric", "A", "B", "B - A", "95 % interval", "B better", "worse", "equal", "p")
     rows = [
         (
-            *(each.name, f"{each.a:.4f}", f"{each.b:.4f}", f"{each.test.difference:+.4f}"),
-            "{:+.4f} to {:+.4f}".format(*each.test.ci95) if each.test.ci95 else "-",
+            *_cells(each),
             *(f"{count:,}" for count in (each.better, each.worse, each.equal)),
             "-" if each.test.p is None else _p(each.test.p, "", "<"),
         )
         for each in comparison.metrics
     ]
-    return _aligned(head, rows)
+    return _aligned((*_HEAD, "B better", "worse", "equal", "p"), rows)
+
+
+def _cells(each: FigureComparison) -> tuple[str, ...]:
+    difference, ci95 = each.test.difference, each.test.ci95
+    interval = "{:+.4f} to {:+.4f}".format(*ci95) if ci95 else "-"
+    return each.name, f"{each.a:.4f}", f"{each.b:.4f}", f"{difference:+.4f}", interval
 
 
 def _target_table(comparison: Comparison) -> str:
@@ -130,18 +134,7 @@ def _target_table(comparison: Comparison) -> str:
         )
         for each in comparison.metrics
     ]
-    return _aligned(("metric", "A", "B", "B - A"), rows)
-
-
-def _list_table(comparison: Comparison) -> str:
-    rows = [
-        (
-            *(each.name, f"{each.a:.4f}", f"{each.b:.4f}", f"{each.test.difference:+.4f}"),
-            "{:+.4f} to {:+.4f}".format(*each.test.ci95) if each.test.ci95 else "-",
-        )
-        for each in comparison.lists
-    ]
-    return _aligned(("metric", "A", "B", "B - A", "95 % interval"), rows)
+    return _aligned(_HEAD[:4], rows)
 
 
 def _aligned(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

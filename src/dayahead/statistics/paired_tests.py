@@ -3,27 +3,40 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
 from dayahead.core.errors import ComparisonError
-from dayahead.metrics.metrics import Ranks, mean, metric_names, target_metric
+from dayahead.metrics.metrics import Ranks, Values, mean, metric_names, target_metric
+from dayahead.outputs.lists import LISTS, ListRow, read_lists
 from dayahead.outputs.tables import WindowRanks, ranked_windows, read_ranks
 from dayahead.statistics.differences import Difference, difference_test
 from dayahead.statistics.intervals import MIN_WINDOWS
-from dayahead.statistics.list_differences import ListComparison, compare_lists
 
 
 @dataclass(frozen=True)
-class MetricComparison:
-    """One metric of two settings."""
+class FigureComparison:
+    """One figure of two settings, paired by windows."""
 
     name: str
     a: float
     """Mean of A over windows, equally weighted, and over its runs."""
     b: float
     test: Difference
+
+    @classmethod
+    def of(cls, name: str, values: Values, n_a: int, **others: float) -> Self:
+        """Compare values [runs, windows], the first `n_a` runs being A's."""
+        a, b = values[:n_a], values[n_a:]
+        means = mean(a.mean(axis=0)), mean(b.mean(axis=0))
+        return cls(name, *means, difference_test(a, b), **others)
+
+
+@dataclass(frozen=True)
+class MetricComparison(FigureComparison):
+    """One metric of two settings."""
+
     better: int
     """Number of windows where the mean of B's runs is better."""
     worse: int
@@ -48,8 +61,9 @@ class Comparison:
     outside_b: tuple[int, ...]
     has_equal_ranks: bool
     """Whether every target has the same rank in all runs."""
-    lists: tuple[ListComparison, ...] = ()
-    """What the lists show; empty where not all runs have counted theirs."""
+    lists: tuple[FigureComparison, ...] = ()
+    """What the lists show; empty where not all runs have counted theirs. No test of which is
+    better: more coverage or less popularity is no aim in itself."""
 
     @property
     def has_enough_windows(self) -> bool:
@@ -101,7 +115,7 @@ def compare(
         outside_a=outside[: len(a)],
         outside_b=outside[len(a) :],
         has_equal_ranks=all(np.array_equal(of_run, every[0]) for of_run in every[1:]),
-        lists=compare_lists(a, b, [*first]),
+        lists=_compare_lists(runs, [*first], len(a)),
     )
 
 
@@ -135,17 +149,44 @@ def _compare_metric(name: str, ranks: Sequence[Sequence[Ranks]], n_a: int) -> Me
     a, b = by_window[:n_a], by_window[n_a:]
     differences = b.mean(axis=0) - a.mean(axis=0)
     better, worse = int((differences > 0).sum()), int((differences < 0).sum())
-    return MetricComparison(
-        name=name,
-        a=mean(a.mean(axis=0)),
-        b=mean(b.mean(axis=0)),
-        test=difference_test(a, b),
+    return MetricComparison.of(
+        name,
+        by_window,
+        n_a,
         better=better,
         worse=worse,
         equal=len(differences) - better - worse,
         targets_a=mean(targets[:n_a]),
         targets_b=mean(targets[n_a:]),
     )
+
+
+def _compare_lists(
+    runs: Sequence[Path], windows: Sequence[str], n_a: int
+) -> tuple[FigureComparison, ...]:
+    """Compare the figures of lists.csv that all runs have; none where a run has no lists.
+
+    Windows without a value of a figure in some run are left out for it.
+    """
+    tables = [_rows_of(folder, windows) for folder in runs]
+    if not all(tables):
+        return ()
+    found = []
+    for name in tables[0][0].figures:
+        if "_at_" in name and all(name in rows[0].figures for rows in tables):
+            values = np.array([[row.figures[name] for row in rows] for rows in tables], np.float64)
+            values = values[:, ~np.isnan(values).any(axis=0)]  # [runs, windows]
+            if values.size:
+                found.append(FigureComparison.of(name, values, n_a))
+    return tuple(found)
+
+
+def _rows_of(folder: Path, windows: Sequence[str]) -> list[ListRow]:
+    """Return the rows of these windows; none where one is missing, or the table is."""
+    if not (folder / LISTS).exists():
+        return []
+    rows = {row.window: row for row in read_lists(folder)}
+    return [rows[window] for window in windows] if {*windows} <= {*rows} else []
 
 
 def _name(number: int, n_a: int) -> str:
