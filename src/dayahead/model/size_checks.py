@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
-from dayahead.model.state_rules import Sized
+from dayahead.model.tensor_files import Layout
 
 VARIANTS = 4
 """Maximum number of networks built until one passes the causality check."""
@@ -20,7 +20,7 @@ SPARE = 1 << 20
 
 
 @contextmanager
-def weights_bounded(state: Mapping[str, Sized]) -> Iterator[None]:
+def weights_bounded(state: Mapping[str, Layout]) -> Iterator[None]:
     """Refuse, in this thread, to build a network with far more weights than a state.
 
     Settings are not checked by name: any field of model.config may ask for large tensors.

@@ -12,8 +12,10 @@ from torch import Tensor
 from dayahead.core.columns import N_RESERVED
 from dayahead.core.errors import ModelFileError
 from dayahead.model.model import Model
-from dayahead.model.state_rules import COUNTS, Limits, Rows, Sized
+from dayahead.model.state_rules import COUNTS, Limits, Rows
+from dayahead.model.tensor_files import Layout
 
+Sized = Tensor | Layout
 _INTEGERS = {torch.int32, torch.int64}
 
 

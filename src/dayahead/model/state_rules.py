@@ -2,9 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
-
-import torch
 
 from dayahead.core.columns import LATEST_TIME
 
@@ -13,18 +10,6 @@ Limits = tuple[float, float]
 # float64 holds every integer up to 2^53.
 COUNTS: Limits = (0, 2.0**53)
 TIMES: Limits = (0, LATEST_TIME)
-
-
-class Sized(Protocol):
-    """A tensor, or its description in a file's header."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Size of each dimension."""
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Type of its values."""
 
 
 @dataclass(frozen=True)
