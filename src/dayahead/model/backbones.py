@@ -1,7 +1,7 @@
 """Backbones: sequence encoders by name, built and checked to see only what the task allows."""
 
-from collections.abc import Callable, Iterator
-from typing import cast
+from collections.abc import Iterator
+from typing import TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -11,7 +11,7 @@ from transformers import CONFIG_MAPPING
 from dayahead.config.baselines import OWN_NETWORKS
 from dayahead.config.model import GRU4REC, ModelConfig
 from dayahead.core.errors import ConfigError
-from dayahead.core.plugins import load_plugin
+from dayahead.core.plugins import Kind, load_plugin
 from dayahead.model.huggingface import (
     BUILD_ERRORS,
     EventMask,
@@ -24,6 +24,7 @@ from dayahead.model.ligr import LiGR
 from dayahead.model.packed_sessions import PackedSessions, pack_sessions
 from dayahead.model.tasks import Attention, is_before
 
+T = TypeVar("T")
 CELLS: dict[str, type[nn.GRU | nn.LSTM | nn.RNN]] = {
     "gru": nn.GRU,
     "lstm": nn.LSTM,
@@ -180,16 +181,19 @@ def _networks(config: ModelConfig, causal: bool, max_length: int) -> Iterator[nn
     elif name in CONFIG_MAPPING:
         yield from huggingface_backbones(config, causal=causal, max_length=max_length)
     else:
-        yield _packaged(name)(config, causal=causal, max_length=max_length)
+        expected = "torch.nn.Module or of dayahead.model.counting.Baseline"
+        network = plugin_class("backbone", name, nn.Module, expected)
+        yield network(config, causal=causal, max_length=max_length)
 
 
-def _packaged(name: str) -> Callable[..., nn.Module]:
-    found: Callable[..., nn.Module] = load_plugin("backbone", name)
-    # Before it is called: a model folder from elsewhere may name it.
-    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+def plugin_class(kind: Kind, name: str, base: type[T], expected: str) -> type[T]:
+    """Import a class that is not ours; in errors `expected` says what it must be a subclass of."""
+    found = load_plugin(kind, name)
+    # Before it is called: a model folder from elsewhere may name it, and give its arguments.
+    if not (isinstance(found, type) and issubclass(found, base)):
         raise ConfigError(
-            f"params.yaml: model.architecture: {name}: expected a subclass of torch.nn.Module or "
-            f"of dayahead.model.counting.Baseline, found {found!r}"
+            f"params.yaml: model.architecture: {name}: expected a subclass of {expected}, found "
+            f"{found!r}"
         )
     return found
 

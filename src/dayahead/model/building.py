@@ -1,13 +1,12 @@
 """Models from settings: networks, memory and baselines, by the name of their architecture."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from dayahead.config.baselines import ALWAYS_FIRST, LINEAR, MEMORY, NEIGHBOURS, SAME_FOR_ALL
 from dayahead.config.model import ModelConfig, ModelSections
 from dayahead.core.errors import ConfigError
-from dayahead.core.plugins import load_plugin
 from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.model.backbones import plugin_class
 from dayahead.model.counting import Baseline, Cooccurrence, Transitions
 from dayahead.model.inputs import check_inputs, vocabulary_columns
 from dayahead.model.linear import LinearModel
@@ -87,24 +86,13 @@ def build_network(
 
 
 def build_baseline(settings: ModelSections) -> Baseline:
-    """Build the baseline of this name."""
+    """Build the baseline of this name, with `model.config` as the arguments of one not ours."""
     name = settings.model.architecture
     if name in BASELINE_CLASSES:
         return BASELINE_CLASSES[name].build(settings)
-    return _plugin_baseline(name, settings.model.config)
-
-
-def _plugin_baseline(name: str, arguments: Mapping[str, Any]) -> Baseline:
-    """Build the baseline of another package with `model.config` as its arguments."""
-    found = load_plugin("baseline", name)
-    # Before it is called: the arguments may be those of a model folder from elsewhere.
-    if not (isinstance(found, type) and issubclass(found, Baseline)):
-        raise ConfigError(
-            f"params.yaml: model.architecture: {name}: expected a subclass of "
-            f"dayahead.model.counting.Baseline, found {found!r}"
-        )
+    found = plugin_class("baseline", name, Baseline, "dayahead.model.counting.Baseline")
     try:
-        return found(**arguments)
+        return found(**settings.model.config)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"params.yaml: model.config: {name}: {error}") from None
 
