@@ -16,10 +16,10 @@ from dayahead.core.errors import ComparisonError
 from dayahead.core.plugins import plugins
 from dayahead.core.suggestions import did_you_mean
 from dayahead.metrics.metrics import Values, mean, metric_names, target_metric
-from dayahead.outputs.tables import WindowRanks, ranked_windows, read_ranks
+from dayahead.outputs.tables import WindowRanks
 from dayahead.statistics.differences import difference_test
 from dayahead.statistics.intervals import Interval, holm, runs_interval
-from dayahead.statistics.paired_tests import check_same_targets
+from dayahead.statistics.paired_tests import paired_ranks
 
 LEVEL: Final = 0.05
 MAX_CUTOFF: Final = 100_000
@@ -92,7 +92,7 @@ def result_table(
     with tempfile.TemporaryDirectory() as scratch:
         rows = rows_of(runs, Path(scratch), names)
         _check_baseline(baseline, [row.name for row in rows])
-        ranks = _ranks_of(rows)
+        ranks = paired_ranks({n: run.folder for row in rows for n, run in row.runs.items()})
         first = next(iter(ranks.values()))
         if isinstance(metrics, EvaluationConfig):
             metrics = _recorded_metrics(rows, metrics)
@@ -145,19 +145,6 @@ def _check_baseline(baseline: str | None, rows: Sequence[str]) -> None:
             f"--baseline {baseline}: no row has this name; "
             f"{suggestion or 'expected one of ' + ', '.join(rows)}"
         )
-
-
-def _ranks_of(rows: Sequence[Row]) -> dict[str, dict[str, WindowRanks]]:
-    """Return ranks by run and window, over the same targets."""
-    ranks = {
-        name: {window: read_ranks(run.folder, window) for window in ranked_windows(run.folder)}
-        for row in rows
-        for name, run in row.runs.items()
-    }
-    first, *others = ranks
-    for name in others:
-        check_same_targets((first, name), ranks[first], ranks[name])
-    return ranks
 
 
 def _values(row: Row, ranks: Mapping[str, Mapping[str, WindowRanks]], metric: str) -> Values:

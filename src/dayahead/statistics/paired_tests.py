@@ -97,13 +97,9 @@ def compare(
         ComparisonError: the runs differ in windows, sessions, positions or targets.
         DataError: a folder has no ranks, or a file is damaged.
     """
-    runs, names = [*a, *b], metric_names(cutoffs, packaged)
-    first = _ranks_in(runs[0], windows)
-    ranks = [[each.ranks for each in first.values()]]
-    for number, folder in enumerate(runs[1:], start=1):
-        other = _ranks_in(folder, windows)
-        check_same_targets((_name(0, len(a)), _name(number, len(a))), first, other)
-        ranks.append([each.ranks for each in other.values()])
+    runs = {f"{side}{n}": each for side, of in (("A", a), ("B", b)) for n, each in enumerate(of, 1)}
+    by_run = [*paired_ranks(runs, windows).values()]
+    first, ranks = by_run[0], [[each.ranks for each in of_run.values()] for of_run in by_run]
     every = [np.concatenate(of_run) for of_run in ranks]
     outside = tuple(int(np.count_nonzero(of_run == 0)) for of_run in every)
     return Comparison(
@@ -111,12 +107,37 @@ def compare(
         n_windows=len(first),
         n_sessions=sum(each.n_sessions for each in first.values()),
         n_targets=len(every[0]),
-        metrics=tuple(_compare_metric(name, ranks, len(a)) for name in names),
+        metrics=tuple(
+            _compare_metric(name, ranks, len(a)) for name in metric_names(cutoffs, packaged)
+        ),
         outside_a=outside[: len(a)],
         outside_b=outside[len(a) :],
         has_equal_ranks=all(np.array_equal(of_run, every[0]) for of_run in every[1:]),
-        lists=_compare_lists(runs, [*first], len(a)),
+        lists=_compare_lists([*a, *b], [*first], len(a)),
     )
+
+
+def paired_ranks(
+    runs: Mapping[str, Path], windows: Sequence[str] | None = None
+) -> dict[str, dict[str, WindowRanks]]:
+    """Read ranks by run and window, over the same targets.
+
+    Args:
+        runs: folders by the names of the runs in messages.
+        windows: as `compare` takes them.
+
+    Raises:
+        ComparisonError: the runs differ in windows, sessions, positions or targets.
+        DataError: a folder has no ranks, or a file is damaged.
+    """
+    found = {
+        name: {window: read_ranks(folder, window) for window in windows or ranked_windows(folder)}
+        for name, folder in runs.items()
+    }
+    first, *others = found
+    for name in others:
+        check_same_targets((first, name), found[first], found[name])
+    return found
 
 
 def check_same_targets(
@@ -135,10 +156,6 @@ def check_same_targets(
     _check_windows(names, [*a], [*b])
     for what, differing in _DIFFERENCES.items():
         _check_same(names, a, b, what, differing)
-
-
-def _ranks_in(folder: Path, windows: Sequence[str] | None) -> dict[str, WindowRanks]:
-    return {window: read_ranks(folder, window) for window in windows or ranked_windows(folder)}
 
 
 def _compare_metric(name: str, ranks: Sequence[Sequence[Ranks]], n_a: int) -> MetricComparison:
@@ -187,11 +204,6 @@ def _rows_of(folder: Path, windows: Sequence[str]) -> list[ListRow]:
         return []
     rows = {row.window: row for row in read_lists(folder)}
     return [rows[window] for window in windows] if {*windows} <= {*rows} else []
-
-
-def _name(number: int, n_a: int) -> str:
-    """Name a run in messages: A, or A2 where there are several."""
-    return f"A{number + 1}" if number < n_a else f"B{number - n_a + 1}"
 
 
 def _check_windows(names: tuple[str, str], a: list[str], b: list[str]) -> None:
