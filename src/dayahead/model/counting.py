@@ -46,16 +46,12 @@ class Baseline(CountingModel):
             shared, len(n_known), (nothing, nothing), torch.empty(0)
         )
 
-    @property
-    def fitted_reminders(self) -> Reminders:
-        """How a session's own items are ranked after the fits so far."""
-        return self.reminders.after_fit(*self.ends.tolist())
-
     def session_scorer(
         self, candidates: Int[Tensor, " C"], *, overwrites: bool = False
     ) -> SessionScorer:
         """Return a function that scores candidates and each session's own items."""
-        return with_reminders(self.method_scorer(candidates), candidates, self.fitted_reminders)
+        reminders = self.reminders.after_fit(*self.ends.tolist())
+        return with_reminders(self.method_scorer(candidates), candidates, reminders)
 
     def scorer(self, candidates: Int[Tensor, " C"], *, overwrites: bool = False) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices)."""

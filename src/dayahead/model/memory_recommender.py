@@ -299,11 +299,7 @@ class MemoryRecommender(CountingModel):
     def scorer(self, candidates: Int[Tensor, " C"], *, overwrites: bool = False) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices)."""
         few_scores = self._few_scorer(candidates)
-
-        def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Float[Tensor, "B C"]:
-            return few_scores(columns, n_known).dense()
-
-        return scores
+        return lambda columns, n_known: few_scores(columns, n_known).dense()
 
     def session_scorer(
         self, candidates: Int[Tensor, " C"], *, overwrites: bool = False

@@ -93,18 +93,6 @@ def _falling(name: Decay, steps: Ints, first: int) -> Floats:
             return np.ones(len(steps))
 
 
-@dataclass(frozen=True)
-class Neighbours:
-    """Neighbours of the sessions of a batch; one element for each (session, neighbour) pair."""
-
-    row: Ints
-    """Row of the session to continue."""
-    session: Ints
-    weight: Floats
-    anchor: Ints
-    """Position in the neighbour of the last item that the session shares with it, from 1."""
-
-
 class NeighbourModel(Baseline):
     """Scores items by the earlier sessions that are most like this one.
 
@@ -231,12 +219,12 @@ class NeighbourModel(Baseline):
     def _cells(self, items: Ints, lengths: Ints, column_of: Ints) -> csr_array:
         """Score the neighbours' items of padded sessions [B, L], the best of each row as 1."""
         own = Occurrences.of(np.where(items < self.n_items, items, -1), lengths)
-        near = self._neighbours(own, lengths)
-        counts = self.visits.counts[near.session]
-        visit, pair = ranges(self.visits.offsets[near.session], counts), row_of_each(counts)
-        row, item = near.row[pair], self.visits.items[visit]
-        distances = np.abs(self.visits.positions[visit] - near.anchor[pair])
-        values = near.weight[pair] * self.weights.distance(distances)
+        rows, sessions, weights, anchors = self._neighbours(own, lengths)
+        counts = self.visits.counts[sessions]
+        visit, pair = ranges(self.visits.offsets[sessions], counts), row_of_each(counts)
+        row, item = rows[pair], self.visits.items[visit]
+        distances = np.abs(self.visits.positions[visit] - anchors[pair])
+        values = weights[pair] * self.weights.distance(distances)
         if self.weights.idf:
             values *= 1 + self.weights.idf * np.log(self.n_sessions / self.events[item])
         if self.weights.is_vector and self.config.push_reminders:
@@ -260,8 +248,13 @@ class NeighbourModel(Baseline):
         factors[is_own] += own.count[index[is_own]]
         return factors
 
-    def _neighbours(self, own: Occurrences, lengths: Ints) -> Neighbours:
-        """Find the neighbours of sessions with these items."""
+    def _neighbours(self, own: Occurrences, lengths: Ints) -> tuple[Ints, Ints, Floats, Ints]:
+        """Find the neighbours of sessions with these items.
+
+        Returns:
+            Of each pair of a session to continue and a neighbour: the row of the former, the number
+            of the latter, its weight, and the position in it of the last item they share, from 1.
+        """
         visits, items = self.visits.by_item
         ends = np.searchsorted(items, own.item, "right")
         starts = np.searchsorted(items, own.item, "left")
@@ -275,16 +268,18 @@ class NeighbourModel(Baseline):
         pairs, visit, entry = pairs[order], visit[order], entry[order]
         first = np.flatnonzero(np.diff(pairs, prepend=-1))
         row, session = np.divmod(pairs[first], max(1, len(self.visits.times)))
-        similarity = _sums(self.weights.position(own.last, lengths[own.row])[entry], first)
+        similarity = np.add.reduceat(
+            self.weights.position(own.last, lengths[own.row])[entry], first
+        )
         if not self.weights.is_vector:  # the norm of the session to continue changes no order
             similarity /= np.sqrt(self.visits.counts[session])
         # A slice, not [-1]: there may be no session yet.
         similarity *= self.weights.age(self.visits.times[-1:] - self.visits.times[session])
-        last = _maxima(own.last[entry], first)
-        anchor = _maxima(self.visits.positions[visit], first)
+        last = np.maximum.reduceat(own.last[entry], first)
+        anchor = np.maximum.reduceat(self.visits.positions[visit], first)
         chosen = self._most_similar(row, session, similarity)
         weight = similarity * self.weights.step(lengths[row] - last + 1)
-        return Neighbours(row[chosen], session[chosen], weight[chosen], anchor[chosen])
+        return row[chosen], session[chosen], weight[chosen], anchor[chosen]
 
     def _most_similar(self, row: Ints, session: Ints, similarity: Floats) -> Ints:
         """Choose each row's neighbours; rows ascend, and sessions in a row."""
@@ -293,11 +288,3 @@ class NeighbourModel(Baseline):
         order = np.lexsort((session[recent], similarity[recent], row[recent]))
         is_chosen = from_end(row[recent][order]) < self.config.k
         return np.asarray(recent[order][is_chosen])
-
-
-def _sums(values: Floats, first: Ints) -> Floats:
-    return np.add.reduceat(values, first) if len(first) else values
-
-
-def _maxima(values: Ints, first: Ints) -> Ints:
-    return np.asarray(np.maximum.reduceat(values, first)) if len(first) else values
