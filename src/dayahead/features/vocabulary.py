@@ -38,9 +38,8 @@ def vocabulary_schema(value_type: pa.DataType) -> pa.Schema:
             pa.field(INDEX, pa.int32(), nullable=False),
             pa.field(VALUE, value_type, nullable=False),
             pa.field(FIRST_WINDOW, pa.string(), nullable=False),  # in which it got its index
-            pa.field(
-                FIRST_TIME, TIMESTAMP, nullable=False
-            ),  # of its first event; none: LATEST_TIME
+            # Of its first event; LATEST_TIME where it has none.
+            pa.field(FIRST_TIME, TIMESTAMP, nullable=False),
             pa.field(EVENTS, pa.int64(), nullable=False),  # over all kept windows
         ]
     )

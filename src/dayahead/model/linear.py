@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 from scipy.linalg import solve
 from scipy.sparse import csr_array, diags_array, vstack
 from torch import Tensor
@@ -14,12 +13,10 @@ from dayahead.config.baselines import LinearConfig
 from dayahead.config.model import ModelSections
 from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, N_RESERVED
 from dayahead.model.counting import Baseline
-from dayahead.model.model import PairScorer
+from dayahead.model.model import Floats, Ints, PairScorer
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 FLOOR = 1e-6
 """Aged sums of products below this are dropped."""
 SHARES = {"slis": 1.0, "slit": 0.0}

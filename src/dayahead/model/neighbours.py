@@ -15,11 +15,11 @@ from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, N_RESERVED
 from dayahead.core.ragged import offsets_of, ranges, row_of_each
 from dayahead.metrics.scores import Scores, SharedScores, scores_of_cells
 from dayahead.model.counting import Baseline
-from dayahead.model.model import Floats, PairScorer, associations
+from dayahead.model.model import Floats, Ints, PairScorer, associations
 from dayahead.model.output_layer import Columns
 from dayahead.model.own_items import MethodScorer
 from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
-from dayahead.model.visits import Ints, Occurrences, Visits, from_end
+from dayahead.model.visits import Occurrences, Visits, from_end
 
 PAIRS = 4_000_000
 """Maximum number of (item of a session, earlier session) pairs held at once: bounds memory."""

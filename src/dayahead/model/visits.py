@@ -5,11 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dayahead.core.ragged import offsets_of, ranges
-
-Ints = NDArray[np.int64]
+from dayahead.core.ragged import Ints, offsets_of, ranges
 
 
 @dataclass(frozen=True)
