@@ -188,8 +188,3 @@ def scores_of_cells(
     found = FewScores(shared, torch.full((n_rows, width), -1), torch.zeros(n_rows, width))
     found.columns[rows, places], found.scores[rows, places] = columns, scores
     return found
-
-
-def as_scores(scores: Scores | Float32[Tensor, "B C"]) -> Scores:
-    """Return scores as they are, and a matrix of them as `DenseScores`."""
-    return DenseScores(scores) if isinstance(scores, Tensor) else scores

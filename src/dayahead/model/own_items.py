@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dayahead.config.model import Remind
 from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED
-from dayahead.metrics.scores import DenseScores, Scores, as_scores
+from dayahead.metrics.scores import DenseScores, Scores
 from dayahead.model.output_layer import Columns, Scorer
 
 FIRST_STEP = {"keep": 0, "drop_consecutive": 1}
@@ -187,8 +187,9 @@ def with_reminders(
     candidates = candidates.cpu()
 
     def scored(columns: Columns, n_known: Int[Tensor, " B"]) -> Scored:
-        own = OwnItems.of(columns, n_known, candidates)
-        scores, item_scores = reminders(as_scores(scorer(columns, n_known)), own)
+        own, found = OwnItems.of(columns, n_known, candidates), scorer(columns, n_known)
+        found = DenseScores(found) if isinstance(found, Tensor) else found
+        scores, item_scores = reminders(found, own)
         return Scored(scores, own.items * own.is_other, item_scores)
 
     return scored
