@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from io import BufferedReader
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -92,12 +91,11 @@ AnyTensor = Tensor | ShardedTensor
 
 @dataclass(frozen=True)
 class Layout:
-    """A tensor in a file, and the bytes that hold it."""
+    """A tensor in a file, and where its bytes begin."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
     begin: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -139,31 +137,22 @@ class TensorFile:
 
 
 def _layouts(file: BufferedReader) -> dict[str, Layout]:
-    size, end = os.fstat(file.fileno()).st_size, 8
-    end += int.from_bytes(file.read(8), "little")
-    if end > size:
-        raise ValueError(f"{file.name}: {size} bytes, expected a header of {end} bytes")
-    header = json.loads(file.read(end - 8))
+    size, start = os.fstat(file.fileno()).st_size, 8
+    start += int.from_bytes(file.read(8), "little")
+    if start > size:
+        raise ValueError(f"{file.name}: {size} bytes, expected a header of {start} bytes")
+    header = json.loads(file.read(start - 8))
     header.pop("__metadata__", None)
-    layouts = {}
+    layouts, end = {}, start
     for name, about in sorted(header.items(), key=lambda each: each[1]["data_offsets"]):
-        layout = _layout(about, end)
-        if layout is None:
+        layouts[name] = layout = Layout(_BY_NAME[about["dtype"]], tuple(about["shape"]), end)
+        is_valid = all(type(length) is int and length >= 0 for length in layout.shape)
+        end += prod(layout.shape) * layout.dtype.itemsize if is_valid else 0
+        if not is_valid or about["data_offsets"] != [layout.begin - start, end - start]:
             raise ValueError(f"{file.name}: {name}: {about} does not follow the tensor before it")
-        layouts[name], end = layout, layout.end
     if end != size:
         raise ValueError(f"{file.name}: {size} bytes, expected {end}, as its header says")
     return layouts
-
-
-def _layout(about: Mapping[str, Any], begin: int) -> Layout | None:
-    """Return the layout of a tensor that begins there; None where its sizes disagree."""
-    dtype, shape = _BY_NAME[about["dtype"]], tuple(about["shape"])
-    first, last = about["data_offsets"]
-    end = begin + last - first
-    layout = Layout(dtype, shape, begin, end)
-    is_valid = all(type(size) is int and size >= 0 for size in (*shape, first, last))
-    return layout if is_valid and last - first == prod(shape) * dtype.itemsize else None
 
 
 def write_tensors(path: Path, tensors: Mapping[str, AnyTensor]) -> None:

@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import gc
+import json
 import resource
 
 import pytest
@@ -10,7 +11,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dayahead.distributed.sharding import WHOLE
-from dayahead.model.tensor_files import DTYPES, ShardedTensor, stored_tensors, write_tensors
+from dayahead.model.tensor_files import (
+    DTYPES,
+    ShardedTensor,
+    TensorFile,
+    stored_tensors,
+    write_tensors,
+)
 
 CPU = torch.device("cpu")
 TENSORS = {
@@ -48,6 +55,17 @@ def test_rows_are_read_from_a_file(tmp_path):
         assert (found[name].shape, found[name].dtype) == (tensor.shape, tensor.dtype)
         assert torch.equal(found[name].whole(), tensor)
     assert torch.equal(found["table"][2:5], TENSORS["table"][2:5])
+
+
+@pytest.mark.parametrize("second", [[4, 12], [16, 24], [8, 15], [8.5, 16.5]])
+def test_tensors_that_overlap_or_leave_gaps_are_refused(tmp_path, second):
+    number = {"dtype": "I64", "shape": [1]}
+    header = {"a": {**number, "data_offsets": [0, 8]}, "b": {**number, "data_offsets": second}}
+    text = json.dumps(header).encode()
+    path = tmp_path / "file"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(16))
+    with pytest.raises(ValueError, match=r"b: .* does not follow"), TensorFile.open(path):
+        pass
 
 
 def test_an_error_of_the_file_system_is_an_oserror(tmp_path):
