@@ -95,7 +95,7 @@ class Transitions(Baseline):
     @staticmethod
     def pairs_of(items: Ints, lengths: Ints) -> list[tuple[Ints, Ints]]:
         """List pairs (an event, one after it) of padded sessions [B, L], by their flat indices."""
-        return [neighbours_at(_events(items), lengths, 1)]
+        return [neighbours_at(items, lengths, 1)]
 
     def finish_window(self) -> float | None:
         """Add the window's pairs to the earlier ones."""
@@ -174,18 +174,13 @@ class Cooccurrence(Transitions):
         """List all pairs of events of different items in padded sessions [B, L], both ways."""
         found = []
         for distance in range(1, items.shape[1]):
-            before, after = neighbours_at(_events(items), lengths, distance)
+            before, after = neighbours_at(items, lengths, distance)
             differ = items.flat[before] != items.flat[after]
             found += [(before[differ], after[differ]), (after[differ], before[differ])]
         return found
 
 
-def _events(items: Ints) -> Ints:
-    """Return the flat index of each event."""
-    return np.arange(items.size).reshape(items.shape)
-
-
 def neighbours_at(items: Ints, lengths: Ints, distance: int) -> tuple[Ints, Ints]:
-    """List the pairs of events that are `distance` apart in padded sessions [B, L]."""
-    is_pair = np.arange(distance, items.shape[1]) < lengths[:, None]
-    return items[:, :-distance][is_pair], items[:, distance:][is_pair]
+    """List the flat indices of events that are `distance` apart in padded sessions [B, L]."""
+    before = np.flatnonzero(np.arange(items.shape[1]) < lengths[:, None] - distance)
+    return before, before + distance

@@ -322,12 +322,9 @@ class MemoryRecommender(CountingModel):
         self, candidates: Int[Tensor, " C"]
     ) -> Callable[[Columns, Int[Tensor, " B"]], FewScores]:
         of_prefixes = self.memory.scorer(candidates.cpu().numpy())
-
-        def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> FewScores:
-            network = self._network_after(columns, n_known)
-            return of_prefixes(self._clicks(columns, n_known), network)
-
-        return scores
+        return lambda columns, n_known: of_prefixes(
+            self._clicks(columns, n_known), self._network_after(columns, n_known)
+        )
 
     def explain(
         self, columns: Columns, n_known: Int[Tensor, " 1"], items: Ints, candidates: Ints
