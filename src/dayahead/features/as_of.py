@@ -18,10 +18,13 @@ class AsOf:
         codes = codes_of(keys)
         self._known = KnownValues(keys.combine_chunks().unique())
         self._times = np.unique(times)
-        self._n_times = len(self._times) + 1
         self._codes = codes
         # Key and time as one sortable number; a time as its rank among the distinct times.
         self._order = codes * self._n_times + np.searchsorted(self._times, times, "right")
+
+    @property
+    def _n_times(self) -> int:
+        return len(self._times) + 1
 
     def rows(self, keys: pa.ChunkedArray, times: Ints) -> Ints:
         """Return the row of each key as of a time; -1 where there is none."""

@@ -1,6 +1,6 @@
 """Models from settings: networks, memory and baselines, by the name of their architecture."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from dayahead.config.baselines import ALWAYS_FIRST, LINEAR, MEMORY, NEIGHBOURS, SAME_FOR_ALL
 from dayahead.config.model import ModelConfig, ModelSections
@@ -17,13 +17,13 @@ from dayahead.model.next_item import NextItemModel
 from dayahead.model.own_items import Reminders
 from dayahead.windows.metadata import Statistics
 
-BASELINE_BUILDERS: Mapping[str, Callable[[ModelSections], Baseline]] = {
-    SAME_FOR_ALL: lambda _: Baseline(),
-    ALWAYS_FIRST: lambda _: Baseline(),
-    "transitions": lambda of: Transitions(of.model.decay),
-    "cooccurrence": lambda of: Cooccurrence(of.model.decay),
-    **dict.fromkeys(NEIGHBOURS, lambda of: NeighbourModel(of.neighbours, of.model.architecture)),
-    **dict.fromkeys(LINEAR, lambda of: LinearModel(of.linear, of.model.architecture)),
+BASELINE_CLASSES: dict[str, type[Baseline]] = {
+    SAME_FOR_ALL: Baseline,
+    ALWAYS_FIRST: Baseline,
+    "transitions": Transitions,
+    "cooccurrence": Cooccurrence,
+    **dict.fromkeys(NEIGHBOURS, NeighbourModel),
+    **dict.fromkeys(LINEAR, LinearModel),
 }
 
 
@@ -88,8 +88,8 @@ def build_network(
 def build_baseline(settings: ModelSections) -> Baseline:
     """Build the baseline of this name, with `model.config` as the arguments of one not ours."""
     name = settings.model.architecture
-    if name in BASELINE_BUILDERS:
-        return BASELINE_BUILDERS[name](settings)
+    if name in BASELINE_CLASSES:
+        return BASELINE_CLASSES[name].build(settings)
     found = plugin_class("baseline", name, Baseline, "dayahead.model.counting.Baseline")
     try:
         return found(**settings.model.config)

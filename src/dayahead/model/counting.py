@@ -8,6 +8,7 @@ from jaxtyping import Float32, Int
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from dayahead.config.model import ModelSections
 from dayahead.core.columns import ITEM_ID, N_RESERVED, WORTH
 from dayahead.metrics.scores import Scores, SharedScores, scores_of_cells
 from dayahead.model.model import CountingModel, Floats, Ints, PairScorer, associations
@@ -24,6 +25,11 @@ class Baseline(CountingModel):
 
     reminders = Reminders("score", 0.0, 1.0)
     """How a session's own items are ranked."""
+
+    @classmethod
+    def build(cls, settings: ModelSections) -> "Baseline":
+        """Build it from its settings."""
+        return cls()
 
     def fallback(self, rows: Ints) -> Float32[Tensor, " C"]:
         """Return the popularity of items, scaled to [0, 1), to rank those without another score."""
@@ -68,6 +74,11 @@ class Transitions(Baseline):
         self.pairs = csr_array((0, 0), dtype=np.float64)
         """[n_items, n_items] counts of transitions from the row's item to the column's."""
         self._new: list[tuple[Ints, Ints, Floats]] = []
+
+    @classmethod
+    def build(cls, settings: ModelSections) -> "Transitions":
+        """Build it from its settings."""
+        return cls(settings.model.decay)
 
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Extend the counts to the first `sizes[item_id]` items of the catalogue."""

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array, diags_array, vstack
 from torch import Tensor
 
 from dayahead.config.baselines import LinearConfig
+from dayahead.config.model import ModelSections
 from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, N_RESERVED
 from dayahead.model.counting import Baseline
 from dayahead.model.model import Floats, Ints, PairScorer
@@ -46,6 +47,11 @@ class LinearModel(Baseline):
         self.end = 0
         """End of the newest window, microseconds since 1970."""
         self._new: list[tuple[csr_array, csr_array, Ints]] = []
+
+    @classmethod
+    def build(cls, settings: ModelSections) -> "LinearModel":
+        """Build it from its settings."""
+        return cls(settings.linear, settings.model.architecture)
 
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Extend the matrices to the first `sizes[item_id]` items of the catalogue."""

@@ -10,6 +10,7 @@ from scipy.sparse import coo_array, csc_array, csr_array, vstack
 from torch import Tensor
 
 from dayahead.config.baselines import Decay, NeighbourConfig
+from dayahead.config.model import ModelSections
 from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, N_RESERVED
 from dayahead.core.ragged import offsets_of, ranges, row_of_each
 from dayahead.metrics.scores import Scores, SharedScores, scores_of_cells
@@ -118,6 +119,11 @@ class NeighbourModel(Baseline):
         """Number of sessions over all fits."""
         self._end = 0
         self._new: list[Visits] = []
+
+    @classmethod
+    def build(cls, settings: ModelSections) -> "NeighbourModel":
+        """Build it from its settings."""
+        return cls(settings.neighbours, settings.model.architecture)
 
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Extend the counts to the first `sizes[item_id]` items of the catalogue."""
