@@ -27,17 +27,18 @@ LEVEL_RATIO, LEVEL_RATIO_OF_PARTS = 8, 2
 """The first level of a table has at least this multiple of the last one's cells: where events are
 added tick by tick, and where they are added in the parts of a window."""
 FEW_CELLS = 1 << 17
-"""Merging with fewer cells takes milliseconds, and is waited for."""
+"""Merging with fewer cells takes milliseconds, and is waited for. So is each merge of a table that
+is not live: a thread gains nothing, as it takes memory from the kernel each time."""
 
 
 class DecayedTable:
     """Sums over events, each with the weight 2^(-age/h) in the channel of half-life h.
 
     Events are added to a small last level, so that the large first one need not be rebuilt each
-    time, as in a log-structured merge tree (O'Neil et al. 1996). Once the last level is too large,
-    its cells are in the middle one while they are merged into the first, in the background. When
-    that begins and ends depends on what is added alone. Where the table `is_live`, few events are
-    added at a time.
+    time, as in a log-structured merge tree (O'Neil et al. 1996). Where the table `is_live`, few are
+    added at a time and nobody should wait: once the last level is too large, its cells are in the
+    middle one while they are merged into the first, in the background. When that begins and ends
+    depends on what is added alone.
     """
 
     parts = SortedCells._fields
@@ -47,6 +48,7 @@ class DecayedTable:
         self, half_lives: tuple[float, ...], *, is_live: bool = False, n_most: int | None = None
     ) -> None:
         self.half_lives = np.array(half_lives)
+        self.is_live = is_live
         self.ratio = LEVEL_RATIO if is_live else LEVEL_RATIO_OF_PARTS
         self.n_most = n_most
         """Most cells held; None: any number. Where there are more, those with the lowest values
@@ -85,23 +87,22 @@ class DecayedTable:
         if len(self.recent.columns) * self.ratio * 2 > len(self.cells.columns):
             self._end_move()
         if len(self.recent.columns) * self.ratio > len(self.cells.columns):
-            self._move()
-            if len(self.cells.columns) < FEW_CELLS:
-                self._end_move()
+            self._move(waits=not self.is_live or len(self.cells.columns) < FEW_CELLS)
 
     def compact(self) -> None:
         """Move all cells to the first level."""
         self._end_move()
         if len(self.recent.columns) or (self.decay != 1).any():
-            self._move()
-            self._end_move()
+            self._move(waits=True)
 
-    def _move(self) -> None:
-        """Start to merge the last level into the first."""
+    def _move(self, *, waits: bool) -> None:
+        """Merge the last level into the first, in the background unless it `waits`."""
         self.moving, self.recent = self.recent, no_cells(len(self.half_lives))
         self.moving_decay = np.ones(len(self.half_lives))
         work = partial(_joined, self.cells, self.moving, self.decay, self.n_most)
-        self._moved = in_background(work)
+        self._moved = work if waits else in_background(work)
+        if waits:
+            self._end_move()
 
     def _end_move(self) -> None:
         if self._moved is not None:

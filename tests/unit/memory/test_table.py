@@ -177,7 +177,9 @@ def test_parts_of_a_window_do_not_rebuild_a_large_table_each_time(monkeypatch):
     """Ten parts of 10 cells beside 1,000: one rebuilding, which `compact` asks for."""
     rebuilt = []
     move = DecayedTable._move
-    monkeypatch.setattr(DecayedTable, "_move", lambda self: rebuilt.append(move(self)))
+    monkeypatch.setattr(
+        DecayedTable, "_move", lambda self, waits: rebuilt.append(move(self, waits=waits))
+    )
     table, at_once = DecayedTable((1.0,)), DecayedTable((1.0,))
     cells = [((A, column), [1.0]) for column in range(B, B + 1000)]
     for each in (table, at_once):
@@ -192,11 +194,10 @@ def test_parts_of_a_window_do_not_rebuild_a_large_table_each_time(monkeypatch):
 
 
 @pytest.mark.parametrize("n_most", [None, 60])
-@pytest.mark.parametrize("is_live", [True, False])
-def test_a_move_in_the_background_changes_no_state(monkeypatch, is_live, n_most):
+def test_a_move_in_the_background_changes_no_state(monkeypatch, n_most):
     """Nor what is read meanwhile, but for rounding, where no cell goes."""
     dice = np.random.default_rng(1)
-    waiting, moving = (DecayedTable((1.0, 4.0), is_live=is_live, n_most=n_most) for _ in range(2))
+    waiting, moving = (DecayedTable((1.0, 4.0), is_live=True, n_most=n_most) for _ in range(2))
     candidates, weights = np.arange(2, 14, dtype=np.int32)[None], np.ones((12, 2), np.float32)
     were_moving = set()
     for _ in range(60):
@@ -226,7 +227,7 @@ def test_what_fails_in_the_background_is_raised_where_it_is_waited_for(monkeypat
 
     monkeypatch.setattr(tables, "FEW_CELLS", 0)
     monkeypatch.setattr(tables, "_joined", fail)
-    table = DecayedTable((1.0,))
+    table = DecayedTable((1.0,), is_live=True)
     add(table, [((A, B), [1])])
     with pytest.raises(MemoryError):
-        table.compact()
+        table.state_dict()
