@@ -28,7 +28,7 @@ _RECORD = "part.json"
 
 @dataclass(frozen=True)
 class _Repeats:
-    """Rows of a part, ascending, that repeat an earlier event of the log."""
+    """Rows of a part, distinct and ascending, that repeat an earlier event of the log."""
 
     within: Callable[[], Ints]
     """Reads those that equal one of the same part in every column."""
@@ -46,7 +46,7 @@ class _Repeats:
         """Return the rows that are left out, by reason."""
         drops = {REPEATED_ID: self.ids}
         if dataset.sessions.duplicates == "drop":
-            drops[DUPLICATE] = np.setdiff1d(self.equal, self.ids)
+            drops[DUPLICATE] = np.setdiff1d(self.equal, self.ids, assume_unique=True)
         return {reason: rows for reason, rows in drops.items() if len(rows)}
 
 
@@ -94,7 +94,7 @@ def _counted(
     quality = quality.with_repeats("duplicates", (each.equal for each in repeats), of)
     if dataset.columns.event_id is not None:
         quality = quality.with_repeats("event_ids", (each.ids for each in repeats), of)
-        conflicts = (np.setdiff1d(each.ids, each.equal) for each in repeats)
+        conflicts = (np.setdiff1d(each.ids, each.equal, assume_unique=True) for each in repeats)
         quality = quality.with_repeats("event_id_conflicts", conflicts, of)
     return quality
 
@@ -107,7 +107,7 @@ def _dropped(
     for part, each in zip(conversion.parts, repeats, strict=True):
         drops = each.dropped(dataset)
         counts.update({reason: len(rows) for reason, rows in drops.items()})
-        rows = np.unique(np.concatenate([*drops.values(), np.empty(0, np.int64)]))
+        rows = np.sort(np.concatenate([*drops.values(), np.empty(0, np.int64)]))
         if not len(rows):
             parts.append(part)
         elif len(rows) < part.events:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dayahead.core.columns import EVENT_TYPE, ITEM_ID, UNKNOWN, VALUE
 from dayahead.core.errors import ConfigError
+from dayahead.core.indices import union
 from dayahead.features.session_encoder import SessionEncoder
 from dayahead.live.event_log import Event
 from dayahead.live.seen_sessions import SeenSessions
@@ -198,7 +199,7 @@ class LiveModel:
     def stored(self) -> StoredModel:
         """Return the model as of now: candidates and vocabularies with what is new."""
         memories = self._counter.memories
-        candidates = np.union1d(self._stored.candidates, memories.counted_items).astype(np.int32)
+        candidates = union(self._stored.candidates, memories.counted_items)
         every = replace(self._stored, candidates=candidates)
         return replace(
             every,

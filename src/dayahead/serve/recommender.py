@@ -242,7 +242,7 @@ class Recommender:
         allow = None if options.allow is None else numbers(options.allow)
         if options.where:
             found = self.known_items.matching(options.where)
-            allow = found if allow is None else np.intersect1d(found, allow)
+            allow = found if allow is None else found[np.isin(found, allow)]
         return Named(allow, deny)
 
     def explain(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dayahead.config.metric_names import OF_LISTS
 from dayahead.config.params import EvaluationConfig
+from dayahead.core.indices import union
 from dayahead.core.phases import in_phase
 from dayahead.distributed.process import Process
 from dayahead.metrics.lists import (
@@ -47,7 +48,7 @@ class EvaluatedLists:
         cls, shown: Shown, clicked: Shown, known: KnownItems, candidates: NDArray[np.int32]
     ) -> "EvaluatedLists":
         """Compute the figures; there is at least one list, with at least one item."""
-        n_items = len(np.union1d(candidates, shown.items))
+        n_items = len(union(candidates, shown.items))
         clicks = click_figures(clicked, known)
         every = [list_figures(shown, k, known, n_items) for k in range(1, shown.length + 1)]
         for figures in every:

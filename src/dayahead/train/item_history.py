@@ -44,7 +44,9 @@ class ItemHistory:
             items = pc.list_flatten(batch[ITEM_ID]).to_numpy().astype(np.int64)
             rows = row_of_each(pc.list_value_length(batch[ITEM_ID]).to_numpy())
             self.n_sessions += len(batch)
-            self.sessions += np.bincount(np.unique(rows * size + items) % size, minlength=size)
+            keys = np.sort(rows * size + items)  # np.unique hashes, which takes 70 times as long
+            is_first = np.diff(keys, prepend=-1) > 0
+            self.sessions += np.bincount(keys[is_first] % size, minlength=size)
             if self.column is not None:
                 values = pc.list_flatten(batch[self.column]).to_numpy()
                 is_known = values >= N_RESERVED

@@ -86,13 +86,6 @@ class Request:
             yield Prefixes(columns, n_known, targets, self.indices[part])
 
 
-def with_counted(candidates: NDArray[np.int32], model: Model) -> NDArray[np.int32]:
-    """Add the items that a model has counted to candidates, ascending."""
-    # Indices are small: to count them is faster than to sort them, and this is done at every tick.
-    every = np.append(candidates, model.counted_items)
-    return np.flatnonzero(np.bincount(every)).astype(np.int32)
-
-
 def evaluate_live(
     model: Model,
     requests: Sequence[Request],

@@ -23,6 +23,7 @@ from dayahead.core.columns import (
     VALUE,
 )
 from dayahead.core.errors import ModelFileError, lack_of_memory
+from dayahead.core.indices import union
 from dayahead.core.phases import in_phase, phase
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
@@ -45,7 +46,7 @@ from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import Offered, RankedTargets, evaluate
 from dayahead.train.evaluated_lists import ListEvaluation
 from dayahead.train.list_counts import Best
-from dayahead.train.live_evaluation import Request, evaluate_live, with_counted
+from dayahead.train.live_evaluation import Request, evaluate_live
 from dayahead.train.loss_curve import Curve
 from dayahead.train.results import (
     EVIDENCE,
@@ -131,7 +132,7 @@ class Run:
     @in_phase("data")
     def add_candidates(self, window: Window) -> None:
         """Add the items of a window's train sessions to the candidates."""
-        self.seen = np.union1d(self.seen, self.folder.items_in(window, "train"))
+        self.seen = union(self.seen, self.folder.items_in(window, "train"))
 
     @in_phase("fit")
     def fit(self, windows: Sequence[Window]) -> Fit:
@@ -320,7 +321,9 @@ class Run:
 
         With ticks, items that the model has counted since the fit are among them.
         """
-        found = with_counted(self.candidates, self.model) if self.model.tick else self.candidates
+        found = self.candidates
+        if self.model.tick:
+            found = union(found, self.model.counted_items)
         return Offered.at(time, found, self.items_table)
 
     @in_phase("examples")

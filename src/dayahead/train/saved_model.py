@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dayahead.core.columns import EVENT_TIME, SESSION_ID, VALUE
 from dayahead.core.errors import ConfigError, ModelFileError
+from dayahead.core.indices import union
 from dayahead.distributed.process import ALONE
 from dayahead.model.checkpoint import StoredModel
 from dayahead.model.model import Padded
@@ -20,7 +21,7 @@ from dayahead.train.catalogue import Catalogue
 from dayahead.train.data_loading import columns_read
 from dayahead.train.evaluate import Offered, RankedTargets, evaluate
 from dayahead.train.event_types import EventTypes
-from dayahead.train.live_evaluation import Request, evaluate_live, with_counted
+from dayahead.train.live_evaluation import Request, evaluate_live
 from dayahead.windows.folder import Role, Window, WindowFolder
 from dayahead.windows.metadata import Statistics
 
@@ -133,7 +134,7 @@ def _live_ranks(
             yield from _batches(delayed(found)).padded()
 
     def offered(time: int) -> Offered:
-        return _offered(stored, with_counted(stored.candidates, model), time)
+        return _offered(stored, union(stored.candidates, model.counted_items), time)
 
     request = Request.of(delayed(sessions), n_targets, model.tick, end)
     try:
