@@ -238,6 +238,15 @@ def padded(sessions: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.tensor(rows), torch.tensor(lengths)
 
 
+def scores_after(
+    model: CountingModel, session: list[int], candidates: torch.Tensor | None = None
+) -> torch.Tensor:
+    """What a baseline scores after a session: all items, or these candidates."""
+    items, n_known = padded([session])
+    wanted = torch.arange(2, 2 + model.n_items) if candidates is None else candidates
+    return model.scorer(wanted)({"item_id": items}, n_known)[0]
+
+
 def columns_of(items: torch.Tensor) -> dict[str, torch.Tensor]:
     """Input columns of a `tiny_model`; the features are functions of the items."""
     times = torch.arange(items.shape[1]).expand_as(items) * 1_000_000

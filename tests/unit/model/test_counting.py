@@ -4,22 +4,25 @@ import numpy as np
 import pytest
 import torch
 
-from dayahead.config.baselines import LINEAR, NEIGHBOURS
-from support.tiny_settings import baseline, count_sessions, count_window, counted, padded
+from dayahead.config.baselines import BASELINES
+from support.tiny_settings import (
+    baseline,
+    count_sessions,
+    count_window,
+    counted,
+    padded,
+    scores_after,
+)
 
 A, B, C, D, E = range(2, 7)
 CANDIDATES = torch.tensor([A, B, C, D, E])
+every_baseline = pytest.mark.parametrize("architecture", BASELINES)
 FIRST = [[A, B, A, B], [A, C], [D, A, B]]
 """A-B three times, B-A, A-C, D-A once; A 4, B 3, C 1, D 1."""
 
 
 def transitions(decay=1.0):
     return baseline("transitions", 5, model={"decay": decay})
-
-
-def scores_after(model, items, candidates=CANDIDATES):
-    rows, n_known = padded([items])
-    return model.scorer(candidates)({"item_id": rows}, n_known)[0]
 
 
 def best_first(model, items):
@@ -36,11 +39,6 @@ def test_popularity_counts_all_events_of_the_last_window():
     assert scores_after(model, [C]).tolist() == [0, 0, 0, 1, 2]
 
 
-def test_popularity_counts_no_padding():
-    model = counted("popularity", [[A, B], [A, B, C, D, E]], n_items=5)
-    assert model.popularity.tolist() == [2, 2, 1, 1, 1]
-
-
 def test_transitions_count_consecutive_items():
     model = counted("transitions", FIRST, n_items=5)
     wanted = np.zeros((5, 5))
@@ -54,11 +52,6 @@ def test_transitions_rank_by_count_and_other_items_by_popularity():
     count_window(model, [[A, C, C, C], [A, D], [A, D], [B, B, B, E, B]])
     # After A: D twice, C once; of the others B has 4 events, A 3, E 1.
     assert best_first(model, [B, A]) == [{D}, {C}, {B}, {A}, {E}]
-
-
-def test_only_the_last_known_item_is_read():
-    model = counted("transitions", FIRST, n_items=5)
-    assert torch.equal(scores_after(model, [A]), scores_after(model, [D, B, A]))
 
 
 def test_equal_counts_are_ordered_by_the_popularity_of_the_last_window():
@@ -103,14 +96,6 @@ def test_scores_stay_finite_and_in_order_after_many_windows():
     assert best_first(model, [A])[:2] == [{C}, {B}]
 
 
-@pytest.mark.parametrize("item", [0, 1, 7, 1000])
-def test_after_an_unknown_item_only_popularity_counts(item):
-    model = counted("transitions", FIRST, n_items=5)
-    scores = scores_after(model, [item])
-    assert scores.argsort(descending=True).tolist()[:2] == [A - 2, B - 2]
-    assert ((scores >= 0) & (scores < 1)).all()
-
-
 def test_growing_keeps_the_counts():
     model = counted("transitions", FIRST, n_items=5)
     model.grow({"item_id": 8})
@@ -120,30 +105,24 @@ def test_growing_keeps_the_counts():
     assert model.pairs[A - 2, 9 - 2] == 1
 
 
-def test_batches_count_as_one():
-    at_once, in_parts = transitions(), transitions()
-    count_window(at_once, FIRST)
-    in_parts.start_window(0)
-    for session in FIRST:
-        count_sessions(in_parts, [session])
-    in_parts.finish_window()
-    assert np.array_equal(at_once.pairs.toarray(), in_parts.pairs.toarray())
-    assert np.array_equal(at_once.popularity, in_parts.popularity)
+@every_baseline
+@pytest.mark.parametrize("item", [1, 7, 1000])
+def test_after_an_unknown_item_or_before_any_session_popularity_alone_counts(architecture, item):
+    """Of A to E, which have 6, 4, 3, 2 events and 1; D follows E, the last item."""
+    log = [[E, D], [D, C], [C, B], [C, A], [B, A], [B, A], [A, B], [A, A]]
+    found = scores_after(counted(architecture, log, n_items=5), [item])
+    assert found.argsort(descending=True, stable=True).tolist() == [0, 1, 2, 3, 4]
+    without = scores_after(baseline(architecture, 5), [A])
+    assert without[1:].unique().numel() == 1  # `own` ranks A first
 
 
-@pytest.mark.parametrize("architecture", ["popularity", "transitions"])
+@every_baseline
 def test_candidates_are_scored_in_their_order(architecture):
-    model = counted(architecture, FIRST, n_items=5)
-    some = torch.tensor([C, A])
-    assert scores_after(model, [A], some).argsort().tolist() == (
-        [0, 1] if architecture == "popularity" else [1, 0]
-    )
-
-
-@pytest.mark.parametrize("architecture", ["popularity", "transitions"])
-def test_no_candidates_give_no_scores(architecture):
-    model = counted(architecture, FIRST, n_items=5)
-    assert scores_after(model, [A], torch.empty(0, dtype=torch.int64)).shape == (0,)
+    model = counted(architecture, [[A, B, C], [A, B], [D, A]], n_items=5)
+    some = torch.tensor([D, C, B])
+    found, every = scores_after(model, [A], some), scores_after(model, [A])[some - 2]
+    assert torch.equal(found.argsort(stable=True), every.argsort(stable=True))
+    assert scores_after(model, [A], some[:0]).shape == (0,)
 
 
 def test_a_million_events_are_counted_exactly():
@@ -169,20 +148,7 @@ def test_cooccurrence_counts_all_pairs_of_a_session_both_ways():
     assert np.array_equal(model.pairs.toarray(), wanted + wanted.T)
 
 
-def test_repeated_items_cooccur_as_often_as_their_pairs():
-    model = cooccurrence()
-    count_window(model, [[A, B, A]])
-    assert model.pairs[A - 2, B - 2] == model.pairs[B - 2, A - 2] == 2
-    assert model.pairs[A - 2, A - 2] == 0
-
-
-def test_cooccurrence_reads_pairs_backwards():
-    model = cooccurrence()
-    count_window(model, [[A, B, C], [D, C], [D, C]])
-    assert best_first(model, [C])[:2] == [{D}, {A, B}]
-
-
-@pytest.mark.parametrize("architecture", [*NEIGHBOURS, *LINEAR])
+@every_baseline
 @pytest.mark.parametrize(
     "log",
     [
@@ -191,7 +157,7 @@ def test_cooccurrence_reads_pairs_backwards():
     ],
 )
 def test_the_order_of_counting_is_irrelevant(architecture, log):
-    """Also for sessions that end at the same time."""
+    """One by one, so that batches are added up; also for sessions that end at the same time."""
     states = []
     for order in (log, log[::-1]):
         model = baseline(architecture, 8)

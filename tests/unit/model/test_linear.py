@@ -2,16 +2,14 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayahead.config.baselines import LINEAR
 from support.baseline_settings import LINEAR as SETTINGS
-from support.tiny_settings import baseline, count_window, padded
+from support.tiny_settings import baseline, count_window, scores_after
 
 N_ITEMS = 8
-CANDIDATES = torch.arange(2, 2 + N_ITEMS)
 A, B, C, D, E = range(2, 7)
 DAY = 86_400
 every_variant = pytest.mark.parametrize("variant", LINEAR)
@@ -36,11 +34,6 @@ def fitted(variant, windows, **changes):
     for number, window in enumerate(windows):
         count_window(model, window, start=number * DAY)
     return model
-
-
-def scores_after(model, session, candidates=CANDIDATES):
-    rows, n_known = padded([session])
-    return model.scorer(candidates)({"item_id": rows}, n_known)[0]
 
 
 def dense(weights):
@@ -112,27 +105,7 @@ def test_other_items_rank_below_by_popularity(variant):
 
 
 @every_variant
-@pytest.mark.parametrize("item", [1, 2 + N_ITEMS, 1000])
-def test_an_unknown_item_has_no_weights(variant, item):
-    model = fitted(variant, [[[A, B], [A, C]]])
-    assert (scores_after(model, [item]) < 0).all()
-    assert torch.equal(scores_after(model, [item, A]), scores_after(model, [A]))
-
-
-@every_variant
-def test_without_sessions_only_popularity_counts(variant):
-    assert (scores_after(baseline(variant, N_ITEMS), [A]) == -1).all()
-
-
-@every_variant
 def test_products_that_have_faded_are_forgotten(variant):
     model = fitted(variant, [[[A, B], [B, C]], [[D, E]]], age_scale=0.01)
     assert model.cross.nnz <= 4
     assert (scores_after(model, [A]) < 0).all()
-
-
-@every_variant
-def test_candidates_are_scored_in_their_order(variant):
-    model = fitted(variant, [[[A, B, C], [A, B]]])
-    some = torch.tensor([D, C, B])
-    assert torch.equal(scores_after(model, [A], some), scores_after(model, [A])[some - 2])

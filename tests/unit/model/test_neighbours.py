@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dayahead.config.baselines import NEIGHBOURS
 from support.baseline_settings import NEIGHBOURS as SETTINGS
-from support.tiny_settings import baseline, count_sessions, count_window, padded
+from support.tiny_settings import baseline, count_sessions, count_window, padded, scores_after
 
 N_ITEMS = 8
 CANDIDATES = torch.arange(2, 2 + N_ITEMS)
@@ -41,11 +41,6 @@ def fitted(variant, windows, **changes):
     for number, window in enumerate(windows):
         count_window(model, window, start=number * 86_400)
     return model
-
-
-def scores_after(model, session, candidates=CANDIDATES):
-    rows, n_known = padded([session])
-    return model.scorer(candidates)({"item_id": rows}, n_known)[0]
 
 
 def of_neighbours(scores):
@@ -153,19 +148,6 @@ def test_sessions_of_earlier_windows_take_part(variant):
     assert of_neighbours(scores_after(model, [A])).keys() == {A, B}
 
 
-@every_variant
-def test_an_unknown_item_has_no_neighbours(variant):
-    model = fitted(variant, [[[A, B], [A, C]]])
-    for item in (1, 2 + N_ITEMS, 1000):
-        assert of_neighbours(scores_after(model, [item])) == {}
-        assert scores_after(model, [item]).argmax() == 0  # A, by popularity
-
-
-@every_variant
-def test_without_sessions_only_popularity_counts(variant):
-    assert (scores_after(baseline(variant, N_ITEMS), [A]) == -1).all()
-
-
 @pytest.mark.long
 @every_variant
 @settings(max_examples=20)
@@ -225,13 +207,6 @@ def test_a_session_that_stays_open_for_weeks_is_no_newer_than_its_window(variant
     )
     assert torch.equal(found, wanted)
     assert found[B - 2] > 0.9 * found[C - 2] > 0
-
-
-@every_variant
-def test_candidates_are_scored_in_their_order(variant):
-    model = fitted(variant, [[[A, B, C], [A, B]]])
-    scores = scores_after(model, [A], torch.tensor([D, C, B]))
-    assert scores.argsort(descending=True).tolist() == [2, 1, 0]
 
 
 def test_a_batch_is_cut_into_parts_of_bounded_size(monkeypatch):
