@@ -35,6 +35,14 @@ def dense(states, table, bias, targets, smoothing=0.0):
     return cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
 
 
+def relative_errors(loss, parts, targets):
+    """Of a loss and its gradients, against the dense ones in float64."""
+    exact = [part.detach().double().requires_grad_() for part in parts]
+    wanted = with_gradients(dense(*exact, targets), *exact)
+    pairs = zip(with_gradients(loss, *parts), wanted, strict=True)
+    return [float((one - other).norm() / other.norm().clamp(min=1)) for one, other in pairs]
+
+
 class Halves:
     """Two shards in two threads; every one has all states."""
 

@@ -19,7 +19,14 @@ from triton.errors import TritonError
 from dayahead.core.errors import ConfigError
 from dayahead.model import output_layer
 from dayahead.model.output_layer import OutputLayer, check_triton, softmax_loss
-from support.dense_softmax import Halves, dense, problem, rows_of, with_gradients
+from support.dense_softmax import (
+    Halves,
+    dense,
+    problem,
+    relative_errors,
+    rows_of,
+    with_gradients,
+)
 from support.tiny_settings import loss_config
 
 kernels = import_module(output_layer.KERNELS)
@@ -81,9 +88,8 @@ def on_device(*parts):
     return [part.detach().to(DEVICE).requires_grad_(part.requires_grad) for part in parts]
 
 
-def relative_errors(found, wanted):
-    pairs = zip(found, wanted, strict=True)
-    return [float((one - other).norm() / other.norm().clamp(min=1)) for one, other in pairs]
+def assert_dense(loss, parts, targets, limit=3e-5):
+    assert max(relative_errors(loss, parts, targets)) <= limit
 
 
 @pytest.mark.long
@@ -97,20 +103,15 @@ def relative_errors(found, wanted):
 )
 def test_loss_and_gradients_are_the_dense_ones(n_targets, n_items, n_rows, scale, seed):
     *parts, targets = on_device(*problem(n_targets, n_items, 4, seed, scale))
-    exact = [part.detach().double().requires_grad_() for part in parts]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(output_layer, "rows_per_chunk", rows_of(n_rows))
-        found = with_gradients(loss_by(BY_TRITON, *parts, targets), *parts)
-    wanted = with_gradients(dense(*exact, targets), *exact)
-    assert max(relative_errors(found, wanted)) <= 3e-5
+        assert_dense(loss_by(BY_TRITON, *parts, targets), parts, targets)
 
 
 def test_scores_beyond_the_range_of_exp():
     states, table, bias, targets = on_device(*problem(5, 20, 4))
     parts = [states, table, (bias + 1e4).detach().requires_grad_()]
-    exact = [part.detach().double().requires_grad_() for part in parts]
-    found = with_gradients(loss_by(BY_TRITON, *parts, targets), *parts)
-    assert max(relative_errors(found, with_gradients(dense(*exact, targets), *exact))) <= 1e-3
+    assert_dense(loss_by(BY_TRITON, *parts, targets), parts, targets, limit=1e-3)
 
 
 @pytest.mark.long
@@ -142,8 +143,8 @@ def test_bfloat16_is_what_torch_s_passes_compute(chunk_rows, n_rows, is_correcte
     assert found[0].dtype == torch.float32
     # Loss, states, table, bias; bfloat16 rounds by .004, and Triton's interpreter down by .008.
     limits = (1e-6, 0.005, 0.005, 1e-5)
-    for error, limit in zip(relative_errors(found, wanted), limits, strict=True):
-        assert error <= limit
+    for one, other, limit in zip(found, wanted, limits, strict=True):
+        assert (one - other).norm() <= limit * other.norm().clamp(min=1)
 
 
 def test_a_target_of_high_probability_has_an_exact_gradient_in_bfloat16():
@@ -172,9 +173,7 @@ def test_two_shards_together_are_the_whole(monkeypatch, n_items):
     for name in ("log_sums_and_scores", "to_gradients"):
         monkeypatch.setattr(kernels, name, locked(getattr(kernels, name)))
     *parts, targets = on_device(*problem(11, n_items, 4))
-    exact = [part.detach().double().requires_grad_() for part in parts]
-    found = with_gradients(Halves().loss(*parts, targets, BY_TRITON), *parts)
-    assert max(relative_errors(found, with_gradients(dense(*exact, targets), *exact))) <= 3e-5
+    assert_dense(Halves().loss(*parts, targets, BY_TRITON), parts, targets)
 
 
 @pytest.mark.slow
@@ -182,10 +181,7 @@ def test_blocks_of_the_size_for_gpus(monkeypatch):
     for name, size in SIZES.items():
         monkeypatch.setattr(kernels, name, size)
     *parts, targets = on_device(*problem(n_targets=300, n_items=2_049, dim=8))
-    found = with_gradients(loss_by(BY_TRITON, *parts, targets), *parts)
-    exact = [part.detach().double().requires_grad_() for part in parts]
-    wanted = with_gradients(dense(*exact, targets), *exact)
-    assert max(relative_errors(found, wanted)) <= 3e-5
+    assert_dense(loss_by(BY_TRITON, *parts, targets), parts, targets)
 
 
 @pytest.mark.long
@@ -195,10 +191,8 @@ def test_rows_of_logits_may_be_apart(monkeypatch):
         output_layer, "_aligned", lambda like, n_rows, width: like.new_zeros(n_rows, 64)[:, :width]
     )
     *parts, targets = on_device(*problem(n_targets=30, n_items=50))
-    wanted = with_gradients(dense(*parts, targets), *parts)
     for config in (BY_TRITON, BY_TORCH):
-        found = with_gradients(loss_by(config, *parts, targets), *parts)
-        assert max(relative_errors(found, wanted)) <= 3e-5
+        assert_dense(loss_by(config, *parts, targets), parts, targets)
 
 
 def test_nothing_is_written_beyond_the_states_and_items():
