@@ -67,16 +67,6 @@ def test_tables_of_one_model_start_from_different_rows():
     assert not torch.equal(model.inputs.items.weight, model.output_items.weight)
 
 
-def test_growing_does_not_change_learned_rows():
-    table = grown(3)
-    with torch.no_grad():
-        table.weight += 1
-    learned = table.weight.detach().clone()
-    table.grow(10)
-    assert torch.equal(table.weight[:3], learned)
-    assert torch.equal(table.weight[3:], grown(10).weight[3:])
-
-
 def test_growing_again_copies_no_row():
     table = grown(80)
     room = table.weight.untyped_storage().nbytes()
@@ -97,13 +87,6 @@ def test_with_rows_begins_with_the_rows_held(n_held, n_room, more, shape):
     assert found.shape == (n_held + more, *shape)
     assert found.is_contiguous()
     assert torch.equal(found[:n_held], held)
-
-
-def test_a_table_never_shrinks():
-    table = grown(10)
-    before = table.weight
-    table.grow(4)
-    assert table.weight is before
 
 
 def test_the_unknown_vector_starts_as_random_as_a_row():

@@ -239,30 +239,19 @@ def test_sampled_softmax_with_every_item_once_is_the_softmax(smoothing, temperat
     assert_all_close(found, with_gradients(dense, *parts), rtol=1e-5, atol=1e-6)
 
 
-class TestGbce:
-    def test_without_calibration_is_the_mean_binary_cross_entropy(self):
-        hidden, table, bias, _, negatives = problem(n_targets=1)
-        target = next(i for i in range(len(table)) if i not in negatives.items)
-        config = loss_config(name="gbce", gbce_calibration=0.0)
-        scores = (hidden @ table.T + bias)[0]
-        logits = torch.cat([scores[[target]], scores[negatives.items]])
-        labels = torch.tensor([1.0] + [0.0] * len(negatives.items))
-        found = loss_of(config, hidden, table, bias, torch.tensor([target]), negatives)
-        torch.testing.assert_close(found, binary_cross_entropy_with_logits(logits, labels))
-
-    @pytest.mark.parametrize("t", [0.0, 0.4, 0.75, 1.0])
-    def test_is_a_binary_cross_entropy_of_the_papers_transformed_score(self, t):
-        """Section 5.3: s+ becomes log(1 / (sigmoid(s+)^-beta - 1)), beta from t and the rate."""
-        target, negatives = torch.tensor([0.7], dtype=torch.float64), torch.tensor([[-0.2, 0.4]])
-        rate = 2 / 99
-        beta = rate * ((1 - 1 / rate) * t + 1 / rate)
-        shifted = torch.log(1 / (torch.sigmoid(target) ** -beta - 1))
-        logits = torch.cat([shifted, negatives[0].double()])
-        labels = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
-        scores = Scores(target, negatives, torch.ones(1, 2, dtype=torch.bool), 100)
-        found = SAMPLED_LOSSES["gbce"](scores, loss_config(name="gbce", gbce_calibration=t))
-        wanted = binary_cross_entropy_with_logits(logits, labels)
-        assert found.item() == pytest.approx(wanted.item(), rel=1e-6)
+@pytest.mark.parametrize("t", [0.0, 0.4, 0.75, 1.0])
+def test_gbce_is_a_binary_cross_entropy_of_the_papers_transformed_score(t):
+    """Section 5.3: s+ becomes log(1 / (sigmoid(s+)^-beta - 1)), beta from t and the rate."""
+    target, negatives = torch.tensor([0.7], dtype=torch.float64), torch.tensor([[-0.2, 0.4]])
+    rate = 2 / 99
+    beta = rate * ((1 - 1 / rate) * t + 1 / rate)
+    shifted = torch.log(1 / (torch.sigmoid(target) ** -beta - 1))
+    logits = torch.cat([shifted, negatives[0].double()])
+    labels = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+    scores = Scores(target, negatives, torch.ones(1, 2, dtype=torch.bool), 100)
+    found = SAMPLED_LOSSES["gbce"](scores, loss_config(name="gbce", gbce_calibration=t))
+    wanted = binary_cross_entropy_with_logits(logits, labels)
+    assert found.item() == pytest.approx(wanted.item(), rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -233,8 +233,3 @@ def test_an_automatic_budget_of_a_softmax_depends_on_device_and_dtype(budget, wa
         for device, in_bfloat16 in (("cpu", False), ("cpu", True), ("cuda", True))
     ]
     assert [config.logits_mib, *of_softmax] == wanted
-
-
-@pytest.mark.parametrize("name", ["softmax", "sampled_softmax"])
-def test_smoothing_is_allowed_with_a_softmax(name):
-    assert loss_config(name=name, label_smoothing=0.1).label_smoothing == 0.1

@@ -20,8 +20,3 @@ def test_a_seed_is_pinned():
 @given(st.lists(purposes, min_size=2, max_size=20, unique_by=repr))
 def test_different_purposes_have_different_seeds(drawn):
     assert len({derived_seed(seed, *names) for seed, names in drawn}) == len(drawn)
-
-
-@given(purposes)
-def test_a_seed_fits_a_signed_64_bit_integer(purpose):
-    assert 0 <= derived_seed(purpose[0], *purpose[1]) < 2**63

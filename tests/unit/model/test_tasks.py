@@ -69,14 +69,6 @@ class TestCausal:
         assert torch.equal(positions.is_predicted, mask("..x x.. .x."))
         assert not positions.is_masked.any()
 
-    @given(batches())
-    def test_labels_are_the_next_items(self, batch):
-        items, lengths, rng = batch
-        positions, labels = CausalTask().training_positions(items, lengths, rng)
-        rows = zip(items.tolist(), lengths.tolist(), strict=True)
-        assert labels.tolist() == [item for row, n in rows for item in row[1:n]]
-        assert int(positions.is_predicted.sum()) == len(labels)
-
 
 class TestMasked:
     def test_events_are_masked_where_the_noise_is_below_the_probability(self):
@@ -98,13 +90,6 @@ class TestMasked:
         assert positions.lengths.tolist() == [4, 2, 3]
         assert torch.equal(positions.is_masked, mask("...x .x.. ..x."))
         assert torch.equal(positions.is_predicted, positions.is_masked)
-
-    @pytest.mark.parametrize("probability", [0.15, 0.5])
-    def test_about_the_probability_is_masked_of_long_sessions(self, probability):
-        items, lengths = torch.full((400, 20), 5), torch.full((400,), 20)
-        task, rng = MaskedTask(probability), step_random(items)
-        positions, _ = task.training_positions(items, lengths, rng)
-        assert positions.is_masked.float().mean().item() == pytest.approx(probability, abs=0.02)
 
 
 @pytest.mark.long
@@ -191,17 +176,6 @@ class TestPermutation:
         share = positions.is_predicted.float().mean().item()
         assert share == pytest.approx(probability, abs=0.02)
 
-    @given(batches(), st.integers(0, 2**31))
-    def test_a_part_is_its_rows_cut_to_the_longest(self, batch, seed):
-        positions, _ = PermutationTask(0.5, 2).training_positions(*batch)
-        n_rows = len(positions.lengths)
-        order = torch.randperm(n_rows, generator=torch.Generator().manual_seed(seed))
-        rows = order[: n_rows // 2 + 1]
-        part = positions.part(rows)
-        width = int(positions.lengths[rows].max())
-        assert torch.equal(part.is_hidden, positions.is_hidden[rows, :width, :width])
-        assert torch.equal(part.is_predicted, positions.is_predicted[rows, :width])
-
     @pytest.mark.parametrize("n_layer", [1, 3])
     def test_a_predicted_item_changes_only_predictions_after_it_in_the_order(self, n_layer):
         """Through any number of layers; a context item changes all."""
@@ -241,13 +215,3 @@ def test_only_events_of_the_predicted_types_are_predicted(batch, task, data):
     assert torch.equal(task.at_targets(items, positions), labels)
     if isinstance(task, CausalTask):
         assert len(labels) == could_be.sum()
-
-
-@given(batches(), st.one_of(st.just(CausalTask()), masked_tasks, permutation_tasks))
-def test_where_all_types_are_predicted_nothing_changes(batch, task):
-    items, lengths, random = batch
-    plain, labels = task.training_positions(items, lengths, random)
-    typed, same = task.training_positions(items, lengths, marked(random, torch.ones_like(items)))
-    assert torch.equal(labels, same)
-    assert torch.equal(plain.is_predicted, typed.is_predicted)
-    assert torch.equal(plain.is_masked, typed.is_masked)
