@@ -22,8 +22,8 @@ from support.tiny_settings import (
 N_ITEMS = 30
 CANDIDATES = torch.arange(2, 2 + N_ITEMS)
 LONGEST = 8
-ONE_LIST = {"popularity"}  # baselines that do not read the session
 """Positions of a tiny model, the target's included."""
+ONE_LIST = {"popularity"}  # baselines that do not read the session
 
 SCORERS = [*("/".join(pair) for pair in BACKBONES), *BASELINES, MEMORY]
 every_scorer = pytest.mark.parametrize("name", SCORERS)
@@ -207,20 +207,3 @@ class TestPastEvents:
         assert set(predicted_rows.tolist()) == set(range(len(rows)))
         if positions.is_hidden is not None:
             assert not (positions.is_hidden & is_past[:, None, :]).any()
-
-    @every_backbone
-    def test_parts_of_a_batch_add_up_to_its_loss(self, architecture, task):
-        items, lengths = padded([[2, 3, 4, 5, 6], [7, 8, 9], [10, 11, 12, 13]])
-        n_past = torch.tensor([2, 0, 1])
-        is_past = torch.arange(items.shape[1]) < n_past[:, None]
-        columns = columns_of(items) | {"_is_past": is_past.long()}
-        model = model_with_past(architecture, task).train()
-        whole = model(columns, lengths, step_random(items, past=n_past))
-        parts = []
-        for rows in (torch.tensor([0, 2]), torch.tensor([1])):
-            own = {name: values[rows] for name, values in columns.items()}
-            parts.append(model(own, lengths[rows], step_random(items, past=n_past, rows=rows)))
-        sums = [sum(values) for values in zip(*parts, strict=True)]
-        torch.testing.assert_close(list(whole), sums, rtol=1e-5, atol=1e-5)
-        if task == "clm":
-            assert whole[1].item() == int((lengths - n_past - 1).sum())
