@@ -16,9 +16,17 @@ from dayahead.model.backbones import (
     Backbone,
     receptive_field_error,
 )
-from support.backbones import NAMED, PAIRS, REJECTED, WITHOUT_WEIGHTS, mark_slow
+from support.backbones import (
+    NAMED,
+    OTHER_TRANSFORMERS,
+    PAIRS,
+    REJECTED,
+    WITHOUT_WEIGHTS,
+    mark_slow,
+)
 from support.tiny_settings import model_config
 
+LEARNING = [name for name in (*NAMED, *OTHER_TRANSFORMERS) if name != "avg"]
 every_pair = pytest.mark.parametrize(("architecture", "task"), mark_slow(PAIRS))
 HAS_AVX512 = torch.cpu.get_capabilities().get("avx512_f", False)
 SHIFTS_ALL_SCORES = re.compile(r"\bk(ey|_proj|_lin)\.bias")
@@ -73,20 +81,6 @@ def test_order_matters(architecture, task):
     backbone, inputs, lengths = backbone_of(architecture, task), inputs_of(), torch.full((3,), 6)
     swapped = inputs[:, [1, 0, 2, 3, 4, 5]]
     assert not torch.allclose(backbone(inputs, lengths)[:, 5], backbone(swapped, lengths)[:, 5])
-
-
-@every_pair
-def test_padding_is_never_attended_to(architecture, task):
-    backbone, inputs, lengths = (
-        backbone_of(architecture, task),
-        inputs_of(),
-        torch.tensor([6, 4, 1]),
-    )
-    is_event = torch.arange(6)[:, None] < lengths[:, None, None]
-    changed = torch.where(is_event, inputs, 100 * inputs_of(seed=1))
-    before, after = backbone(inputs, lengths), backbone(changed, lengths)
-    for row, n in enumerate(lengths.tolist()):
-        assert torch.equal(before[row, :n], after[row, :n])
 
 
 @every_pair
@@ -146,6 +140,34 @@ def test_every_step_reaches_all_parameters_that_are_not_frozen(architecture, tas
             assert (parameter.grad is not None) == parameter.requires_grad, name
             assert parameter.grad is None or parameter.grad.isfinite().all(), name
         backbone.zero_grad(set_to_none=True)
+
+
+def causal_unless_longformer(architecture, **changes):
+    return built(architecture, "mlm" if architecture == "longformer" else "clm", **changes)
+
+
+@pytest.mark.parametrize("architecture", mark_slow(name for name in LEARNING if name != "albert"))
+def test_every_two_layers_add_the_same_weights(architecture):
+    """Two, because Reformer alternates between two kinds."""
+    backbones = (causal_unless_longformer(architecture, n_layer=n) for n in (1, 3, 5))
+    one, three, five = (sum(map(torch.numel, each.parameters())) for each in backbones)
+    assert five - three == three - one > 2 * 16**2
+
+
+@pytest.mark.parametrize("architecture", mark_slow(name for name in LEARNING if name != "mamba"))
+def test_dropout_in_training_only(architecture):
+    backbone = causal_unless_longformer(architecture, dropout=0.5)
+    inputs, lengths = inputs_of(2), torch.tensor([6, 6])
+    assert not torch.equal(backbone.train()(inputs, lengths), backbone(inputs, lengths))
+    assert torch.equal(backbone.eval()(inputs, lengths), backbone(inputs, lengths))
+
+
+@pytest.mark.parametrize("architecture", mark_slow(LEARNING))
+def test_without_dropout_training_and_evaluation_agree(architecture):
+    backbone = causal_unless_longformer(architecture)
+    inputs, lengths = inputs_of(2), torch.tensor([6, 3])
+    trained, evaluated = backbone.train()(inputs, lengths), backbone.eval()(inputs, lengths)
+    assert torch.allclose(trained[1, :3], evaluated[1, :3], atol=1e-6)
 
 
 CURES = {
@@ -250,16 +272,6 @@ def test_rnn_and_gru_are_their_recurrences():
                 new = torch.tanh(pairs[2][0] + reset * pairs[2][1])
                 state = (1 - update) * new + update * state
             torch.testing.assert_close(hidden[:, step], state)
-
-
-@pytest.mark.parametrize("architecture", ["gru", "gru4rec", "lstm", "rnn"])
-@pytest.mark.parametrize("n_layer", [1, 3])
-def test_recurrent_depth_and_dropout_in_training_only(architecture, n_layer):
-    backbone = built(architecture, "clm", n_layer=n_layer, dropout=0.5)
-    assert backbone.network.cell.num_layers == n_layer
-    inputs, lengths = inputs_of(2), torch.tensor([6, 6])
-    assert not torch.equal(backbone.train()(inputs, lengths), backbone(inputs, lengths))
-    assert torch.equal(backbone.eval()(inputs, lengths), backbone(inputs, lengths))
 
 
 def test_gru4rec_starts_uniform_by_the_sizes_of_each_gate_without_biases():
