@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 
 from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.core.errors import ConfigError, ModelFileError
-from dayahead.core.files import read_json, write_json
 from dayahead.model import embeddings
 from dayahead.model.building import build_model
 from dayahead.model.checkpoint import load_model
@@ -43,28 +42,25 @@ def scores_of(model, candidates):
     return model.scorer(torch.from_numpy(candidates).long())(columns, torch.tensor([3, 2]))
 
 
+def assert_same_tensors(model, other):
+    found, wanted = model.state_dict(), other.state_dict()
+    assert found.keys() == wanted.keys()
+    for name, tensor in wanted.items():
+        assert torch.equal(found[name], tensor), name
+
+
 @every_architecture
-def test_a_model_read_again_gives_identical_scores(tmp_path, architecture, task):
+def test_a_model_read_again_is_identical(tmp_path, architecture, task):
     written = stored(architecture, task)
     save(tmp_path, written)
     read = load_model(tmp_path)
     assert read.config == written.config
     assert np.array_equal(read.candidates, written.candidates)
     assert read.vocabularies == written.vocabularies
+    assert_same_tensors(read.model, written.model)
     assert torch.equal(
         scores_of(read.model, read.candidates), scores_of(written.model, written.candidates)
     )
-
-
-@pytest.mark.parametrize(("architecture", "task"), [("gpt2", "clm"), ("electra", "rtd")])
-@pytest.mark.parametrize("changes", [{"tie_weights": False}, {"item_embedding_dim": 8}])
-def test_every_tensor_read_again_is_identical(tmp_path, architecture, task, changes):
-    written = stored(architecture, task, **changes)
-    save(tmp_path, written)
-    tensors = load_model(tmp_path).model.state_dict()
-    wanted = written.model.state_dict()
-    assert tensors.keys() == wanted.keys()
-    assert all(torch.equal(tensors[name], tensor) for name, tensor in wanted.items())
 
 
 @pytest.mark.parametrize("architecture", [*BASELINES, MEMORY])
@@ -75,9 +71,7 @@ def test_a_baseline_counts_on_after_reading(tmp_path, architecture):
     for model in (written.model, read):
         model.grow({"item_id": 40})
         count_window(model, [[2, 41], [3, 4, 2, 3]], start=90_000)
-    again = written.model.state_dict()
-    for name, tensor in read.state_dict().items():
-        assert torch.equal(tensor, again[name]), name
+    assert_same_tensors(read, written.model)
 
 
 def test_a_model_read_to_serve_leaves_the_state_of_training_on_the_disk(tmp_path):
@@ -130,26 +124,8 @@ def test_a_model_of_an_older_version_is_one_error_that_says_what_to_do(tmp_path)
     assert lacking >= {"neighbours", "linear", "memory", "live", "events", "model.network"}
     assert "model.remind" in lacking
     assert unknown == {"task.rtd_generator_share", "task.rtd_tied_generator"}
-    assert "it again (`dvc repro`, or `dayahead nightly`), or use that version" in message
+    assert "dvc repro" in message
     assert "\n" not in message
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda config: config.pop("live"), "(config.json lacks live); fit it again"),
-        (lambda config: config["memory"].pop("fade"), "(config.json lacks memory.fade); fit"),
-        (lambda config: config["loss"].update(new=1), "(config.json has the unknown loss.new); fi"),
-    ],
-)
-def test_a_setting_that_one_version_lacks_is_named(tmp_path, change, words):
-    save(tmp_path, stored("gpt2", "clm"))
-    config = read_json(tmp_path / "config.json")
-    change(config)
-    write_json(tmp_path / "config.json", config)
-    with pytest.raises(ModelFileError) as error:
-        load_model(tmp_path)
-    assert words in str(error.value)
 
 
 FILES = ["config.json", "model.safetensors", "vocabulary/item_id.parquet"]
@@ -167,11 +143,6 @@ def test_a_missing_or_damaged_file_is_rejected(tmp_path, file, damage):
     with pytest.raises(ModelFileError, match="not a complete model") as error:
         load_model(tmp_path)
     assert str(tmp_path) in str(error.value)
-
-
-def test_a_missing_folder_is_rejected(tmp_path):
-    with pytest.raises(ModelFileError):
-        load_model(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -203,14 +174,6 @@ def test_a_config_file_that_does_not_fit_is_rejected(tmp_path, change):
         load_model(tmp_path)
 
 
-def test_the_weights_of_another_model_are_rejected(tmp_path):
-    save(tmp_path / "other", stored("bert", "clm"))
-    save(tmp_path / "own", stored("gpt2", "clm"))
-    shutil.copy(tmp_path / "other" / "model.safetensors", tmp_path / "own")
-    with pytest.raises(ModelFileError):
-        load_model(tmp_path / "own")
-
-
 @one_of_each_kind
 def test_the_vocabulary_of_another_model_is_rejected(tmp_path, architecture, task):
     save(tmp_path, stored(architecture, task))
@@ -219,22 +182,19 @@ def test_the_vocabulary_of_another_model_is_rejected(tmp_path, architecture, tas
         load_model(tmp_path)
 
 
-def test_a_baseline_of_another_size_is_rejected(tmp_path):
-    save(tmp_path, stored("transitions", "clm"))
-    edited(tmp_path, lambda config: config["sizes"].update(item_id=29))
-    pq.write_table(vocabulary(29), tmp_path / "vocabulary" / "item_id.parquet")
-    with pytest.raises(ModelFileError):
-        load_model(tmp_path)
-
-
-@pytest.mark.parametrize("changes", [{}, {"tie_weights": False}])
+@pytest.mark.parametrize("changes", [{"item_embedding_dim": 8}, {"tie_weights": False}])
 def test_a_model_is_read_without_drawing_rows_and_still_grows_by_them(tmp_path, changes):
-    save(tmp_path, stored("gpt2", "clm", **changes))
+    written = stored("gpt2", "clm", **changes)
+    save(tmp_path, written)
     with patch.object(embeddings, "initial_rows", side_effect=AssertionError):
         found = load_model(tmp_path).model
+    assert_same_tensors(found, written.model)
     found.grow(SIZES | {"item_id": 40})
     fresh = tiny_model("gpt2", "clm", n_items=40, **changes)
-    for name in ("inputs.items.weight", *(["output_items.weight"] if changes else [])):
+    for name in (
+        "inputs.items.weight",
+        *(["output_items.weight"] if "tie_weights" in changes else []),
+    ):
         grown, wanted = (dict(each.named_parameters())[name] for each in (found, fresh))
         assert torch.equal(grown[30:], wanted[30:])
 
