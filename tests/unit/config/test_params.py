@@ -196,10 +196,6 @@ def test_a_time_zone_must_be_known(zone):
 def test_values_out_of_range_are_errors():
     cases = [
         ("training.epochs", 0),
-        ("training.epochs", 10**9),
-        ("training.steps_per_window", 10**9),
-        ("model.n_layer", 2**31),
-        ("window.grace", 10**12),
         ("training.epochs", 1.5),
         ("training.epochs", True),
         ("training.seed", -1),
@@ -220,17 +216,9 @@ def test_values_out_of_range_are_errors():
         assert any(key in line for line in errors_in(edited({key: value}))), (key, value)
 
 
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"loss.name": "bpr", "loss.negatives": 0, "loss.negatives_of_batch": False}, "negatives"),
-        ({"loss.name": "bpr", "loss.label_smoothing": 0.1}, "label_smoothing"),
-        ({"training.steps_per_window": 10, "training.warmup_steps": 10}, "warmup_steps"),
-    ],
-)
-def test_settings_of_one_section_that_contradict_each_other_are_errors(changes, complaint):
-    [line] = errors_in(edited(changes))
-    assert complaint in line
+def test_warmup_ends_before_the_steps_of_a_window():
+    [line] = errors_in(edited({"training.steps_per_window": 10, "training.warmup_steps": 10}))
+    assert "warmup_steps" in line
 
 
 def test_warmup_ends_before_the_steps_of_a_network_in_memory(tmp_path):
