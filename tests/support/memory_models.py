@@ -3,14 +3,16 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from dayahead.config.params import load_params
 from dayahead.memory.evidence import sums_of
+from dayahead.memory.growth import Growth
 from dayahead.memory.lookup import Moment
 from dayahead.memory.model import MemoryModel
 from dayahead.memory.settings import MemorySettings
-from support.clicks import HOUR, random_clicks
+from support.clicks import HOUR, random_clicks, with_pasts
 
 MEMORY_WITH_GPT2 = {"model": {"architecture": "memory", "network": "gpt2"}}
 N_ITEMS = 12
@@ -37,6 +39,13 @@ def counted(memory, prefixes, candidates, n, moment=NOW):
     return sums_of(memory.lookups(prefixes, moment), candidates, n)
 
 
+def after(memory, *windows):
+    """Return a memory once it has counted windows of an hour each, from hour 0 on."""
+    for end, sessions in enumerate(windows, start=1):
+        memory.add(Growth.whole(sessions), np.maximum(end - sessions.times / HOUR, 0), 1.0)
+    return memory
+
+
 def channel_of(channels, kind, windows):
     """Index of the channel of a kind with this half-life."""
     return [(each.kind, each.half_life.windows) for each in channels].index((kind, windows))
@@ -45,6 +54,12 @@ def channel_of(channels, kind, windows):
 def window(seed, position):
     """Sessions of the hour that starts at `position`, and its end."""
     return random_clicks(seed, n_items=N_ITEMS, start=position), (position + 1) * HOUR
+
+
+def windows_with_pasts(seed, n=3):
+    """Windows of sessions that have a past."""
+    windows = (window(seed + i, i) for i in range(n))
+    return [(with_pasts(sessions, seed, N_ITEMS), end) for sessions, end in windows]
 
 
 def fitted(*windows, network=None, config=SMALL, **settings):

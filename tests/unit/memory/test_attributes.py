@@ -78,12 +78,3 @@ def test_matches_agree_with_loops(seed):
             is_last = session[-1][2][1] == newest.get(item)
             wanted[row, column] = is_last, shared / total if total else 0
     assert matches(memory_of(window), prefixes, candidates) == pytest.approx(wanted, abs=1e-6)
-
-
-def test_a_state_holds_the_values_and_is_not_changed_by_later_clicks():
-    memory = memory_of(clicks([[A]], categories=[[(9, RED)]]))
-    state = memory.state_dict()
-    memory.add(Growth.whole(clicks([[A]], categories=[[(9, BLUE)]])), np.zeros(1), 1.0)
-    other = memory_of()
-    other.load_state_dict(state)
-    assert (other.values[A].tolist(), memory.values[A].tolist()) == ([RED], [BLUE])

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 
 from dayahead.memory.categories import CategoryMemory
 from dayahead.memory.growth import Growth
-from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
-from support.memory_models import CONFIG, SETTINGS, counted
+from support.clicks import clicks, random_clicks, seeds, sessions_of
+from support.memory_models import CONFIG, SETTINGS, after, counted
 
 A, B, C = 2, 3, 4
 [HALF_LIFE] = CONFIG.category_half_lives
@@ -19,10 +19,8 @@ EVERY = np.arange(2, 14, dtype=np.int32)[None]
 
 
 def memory_of(*windows):
-    memory = CategoryMemory(replace(SETTINGS, columns=COLUMNS[: windows[0].categories.shape[1]]))
-    for end, sessions in enumerate(windows, start=1):
-        memory.add(Growth.whole(sessions), np.maximum(end - sessions.times / HOUR, 0), 1.0)
-    return memory
+    columns = COLUMNS[: windows[0].categories.shape[1]]
+    return after(CategoryMemory(replace(SETTINGS, columns=columns)), *windows)
 
 
 def test_a_click_counts_under_the_value_of_the_click_before():
@@ -33,14 +31,6 @@ def test_a_click_counts_under_the_value_of_the_click_before():
     assert of_clicks == [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
     assert of_transitions == [[0, 1, 0], [0, 0, 0], [0, 0, 1]]
     assert sums.masses.tolist() == [[1, 1], [1, 0], [1, 1]]
-
-
-def test_columns_with_equal_values_stay_apart():
-    memory = memory_of(clicks([[A, B]], categories=[[(7, 8), (0, 0)]]))
-    prefix = clicks([[A]], categories=[[(8, 8)]])
-    assert counted(memory, prefix, np.array([[B]], np.int32), 20).counts.tolist() == [
-        [[0, 1, 0, 1]]
-    ]
 
 
 def test_no_columns_give_no_evidence():

@@ -17,10 +17,6 @@ from dayahead.memory.settings import HalfLife
 from dayahead.memory.table import DecayedTable
 from support.memory_models import CONFIG, SETTINGS, SMALL, equal_states, fitted, window
 
-CHANNELS = channels(
-    next=[HalfLife(str(each), each) for each in (0.25, 1.0, 16.0)], end=[HalfLife("4", 4.0)]
-)
-
 
 class HourMemory(CountMemory):
     """Clicks by the hour of the day."""

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dayahead.memory.growth import Growth
 from dayahead.memory.items import NEVER, ItemMemory
 from dayahead.memory.lookup import Moment
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
-from support.memory_models import SETTINGS, channel_of
+from support.memory_models import SETTINGS, after
 
 A, B, C = 2, 3, 4
 CHANNELS = ItemMemory(SETTINGS).channels
@@ -17,26 +16,7 @@ CHANNELS = ItemMemory(SETTINGS).channels
 def memory_of(*windows, n_items=12):
     memory = ItemMemory(SETTINGS)
     memory.grow(n_items)
-    for end, sessions in enumerate(windows, start=1):
-        memory.add(Growth.whole(sessions), np.maximum(end - sessions.times / HOUR, 0), 1.0)
-    return memory
-
-
-def count(memory, item, *channel):
-    return memory.counts[item, channel_of(CHANNELS, *channel)]
-
-
-def test_clicks_later_ones_and_ends_are_counted():
-    memory = memory_of(clicks([[A, B, C], [A, B], [A]]))
-    assert [count(memory, item, "clicks", 2.0) for item in (A, B, C)] == [3, 2, 1]
-    assert [count(memory, item, "later", 1.0) for item in (A, B, C)] == [0, 2, 1]
-    assert [count(memory, item, "end", 4.0) for item in (A, B, C)] == [1, 1, 1]
-
-
-def test_counts_decay_from_the_click_on():
-    memory = memory_of(clicks([[A]], times=[[0.5]]), clicks([]))
-    assert count(memory, A, "clicks", 0.5) == pytest.approx(2**-3)
-    assert count(memory, A, "clicks", 2.0) == pytest.approx(2**-0.75)
+    return after(memory, *windows)
 
 
 def test_first_and_latest_times_are_kept_whatever_their_order():

@@ -193,20 +193,6 @@ def test_rewinding_returns_to_the_fit():
     assert equal_states(model, same)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("ticks", [True, False])
-def test_resuming_is_going_on(ticks):
-    more = {} if ticks else {"tick": 0}
-    windows = [window(i, i) for i in range(3)]
-    resumed = live_model(*windows[:2], **more)
-    other = MemoryModel(resumed.settings)
-    other.load_state_dict(resumed.state_dict())
-    for model in (resumed, other):
-        model.fit(*windows[2])
-    assert equal_states(resumed, other)
-    assert equal_states(resumed, live_model(*windows, **more))
-
-
 def test_a_session_goes_on_in_the_next_window():
     sessions = clicks([[A, B, C]], [[0.9, 0.95, 1.05]])
     model = live_model((sessions, HOUR))

@@ -10,14 +10,24 @@ from hypothesis import given, settings
 
 from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.memory import awaited
+from dayahead.memory.memories import Memories
 from dayahead.memory.model import MemoryModel
 from dayahead.memory.outline import Positions
-from support.clicks import HOUR, clicks, prefixes_of, random_clicks, seeds
-from support.memory_models import N_ITEMS, SIZES, SMALL, equal_states, fitted, window
+from support.clicks import HOUR, clicks, prefixes_of, random_clicks, seeds, with_pasts
+from support.memory_models import (
+    N_ITEMS,
+    SETTINGS,
+    SIZES,
+    SMALL,
+    equal_states,
+    fitted,
+    window,
+    windows_with_pasts,
+)
 
 A, B, C = 2, 3, 4
 EVERY = np.arange(2, 2 + N_ITEMS)
-PREFIXES = prefixes_of(random_clicks(99, start=3))
+PREFIXES = prefixes_of(with_pasts(random_clicks(99, start=3), 98))
 
 
 def network(positions, candidates):
@@ -27,41 +37,48 @@ def network(positions, candidates):
     return scores.gather(1, (candidates - 2).clamp(min=0))
 
 
-@pytest.mark.slow
-@settings(max_examples=5)
-@given(seeds)
-def test_resuming_is_going_on(seed):
-    windows = [window(seed + i, i) for i in range(3)]
-    resumed = fitted(*windows[:2])
+either_way = pytest.mark.parametrize("with_past", [False, True])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [{}, {"with_past": True}, {"tick": HOUR // 6, "gap": HOUR // 4}])
+@settings(max_examples=3)
+@given(seed=seeds)
+def test_resuming_is_going_on(seed, kind):
+    windows = windows_with_pasts(seed, 3)
+    resumed = fitted(*windows[:2], **kind)
     other = MemoryModel(resumed.settings)
     other.load_state_dict(safetensors.torch.load(safetensors.torch.save(resumed.state_dict())))
     assert equal_states(resumed, other)
     for model in (resumed, other):
         model.fit(*windows[2])
     assert equal_states(resumed, other)
-    assert equal_states(resumed, fitted(*windows))
+    assert equal_states(resumed, fitted(*windows, **kind))
     assert torch.equal(resumed.scores(PREFIXES, EVERY), other.scores(PREFIXES, EVERY))
 
 
 @pytest.mark.slow
+@either_way
 @settings(max_examples=5)
-@given(seeds)
-def test_the_order_of_a_windows_sessions_does_not_matter(seed):
-    windows = [window(seed + i, i) for i in range(2)]
+@given(seed=seeds)
+def test_the_order_of_a_windows_sessions_does_not_matter(seed, with_past):
+    windows = windows_with_pasts(seed, 2)
     shuffle = np.random.default_rng(seed).permutation(len(windows[0][0]))
     shuffled = [(sessions.take(shuffle), end) for sessions, end in windows]
-    assert equal_states(fitted(*windows), fitted(*shuffled))
+    models = (fitted(*each, with_past=with_past) for each in (windows, shuffled))
+    assert equal_states(*models)
 
 
-def test_a_prefix_is_scored_the_same_among_any_others():
-    model = fitted(window(0, 0), window(1, 1))
+@either_way
+def test_a_prefix_is_scored_the_same_among_any_others(with_past):
+    model = fitted(*windows_with_pasts(0, 2), with_past=with_past)
     together = model.scores(PREFIXES, EVERY)
     backwards = np.arange(len(PREFIXES))[::-1]
-    assert model.scores(PREFIXES.take(backwards), EVERY).flip(0) == pytest.approx(
-        together, abs=1e-5
-    )
-    alone = model.scores(PREFIXES.take(np.array([7])), EVERY)
-    assert alone[0] == pytest.approx(together[7], abs=1e-5)
+    found = model.scores(PREFIXES.take(backwards), EVERY).flip(0)
+    assert found == pytest.approx(together, abs=1e-5)
+    for row in range(0, len(PREFIXES), 7):
+        alone = model.scores(PREFIXES.take(np.array([row])), EVERY)
+        assert alone[0] == pytest.approx(together[row], abs=1e-5)
 
 
 @pytest.mark.long
@@ -99,8 +116,16 @@ def test_scoring_changes_nothing():
 def test_sessions_that_end_after_the_window_count_as_at_its_end():
     sessions, end = window(0, 0)
     sessions.times[sessions.last] += 2 * HOUR
-    model = fitted((sessions, end), window(1, 1))
-    assert model.scores(PREFIXES, EVERY).isfinite().all()
+    assert fitted((sessions, end), window(1, 1)).scores(PREFIXES, EVERY).isfinite().all()
+    states = []
+    for times in (sessions.times, np.minimum(sessions.times, end)):
+        counted = Memories(SETTINGS)
+        counted.grow(SIZES)
+        counted.add([replace(sessions, times=times)], end)
+        states.append(counted.state_dict())
+    for name, tensor in states[0].items():
+        if name == "items.counts" or name.startswith("pairs."):
+            assert torch.equal(tensor, states[1][name]), name
 
 
 def test_a_seed_gives_one_model_and_another_seed_another():

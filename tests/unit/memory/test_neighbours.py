@@ -159,11 +159,3 @@ def test_the_kth_lowest_and_the_k_highest_are_those_of_a_sort(seed):
     assert kth_lowest(values.astype(np.float32), k) == np.sort(values)[k]
     wanted = np.argsort(-values, kind="stable")[: k + 1]
     assert highest(values.astype(np.float32), k + 1).tolist() == wanted.tolist()
-
-
-def test_a_state_brings_back_what_is_searched():
-    memory = memory_of(random_clicks(0), random_clicks(1, start=1))
-    copy = SessionMemory(SETTINGS)
-    copy.load_state_dict(memory.state_dict())
-    copy.grow(12)
-    assert values(copy, [A, B, C]) == values(memory, [A, B, C])

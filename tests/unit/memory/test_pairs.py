@@ -8,8 +8,8 @@ from hypothesis import given, settings
 
 from dayahead.memory.growth import Growth
 from dayahead.memory.pairs import FADE, REACH, PairMemory
-from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
-from support.memory_models import SETTINGS, channel_of, counted
+from support.clicks import clicks, random_clicks, seeds, sessions_of
+from support.memory_models import SETTINGS, after, channel_of, counted
 
 A, B, C, D = range(2, 6)
 EVERY = np.arange(2, 20, dtype=np.int32)
@@ -17,11 +17,7 @@ CHANNELS = PairMemory(SETTINGS).channels
 
 
 def memory_of(*windows):
-    """Windows of an hour each, from hour 0 on."""
-    memory = PairMemory(SETTINGS)
-    for end, sessions in enumerate(windows, start=1):
-        memory.add(Growth.whole(sessions), np.maximum(end - sessions.times / HOUR, 0), 1.0)
-    return memory
+    return after(PairMemory(SETTINGS), *windows)
 
 
 def counts(memory, prefix, item, *channel):
@@ -55,11 +51,6 @@ def test_a_click_ages_to_the_windows_end_and_from_there_on():
     memory = memory_of(clicks([[A, B]], times=[[0.25, 0.5]]), clicks([]))
     assert counts(memory, [A], B, "next", 1.0) == pytest.approx(2**-1.5)
     assert counts(memory, [A], B, "next", 0.25) == pytest.approx(2**-6)
-
-
-def test_a_click_after_the_windows_end_is_not_worth_more():
-    memory = memory_of(clicks([[A, B]], times=[[0.9, 1.4]]))
-    assert counts(memory, [A], B, "next", 1.0) == 1
 
 
 def test_a_pair_is_pruned_after_91_windows():

@@ -4,21 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 from hypothesis import given, settings
 
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.context import PAST_NAMES as PAST_CONTEXT
 from dayahead.memory.memories import Memories
-from dayahead.memory.model import MemoryModel
 from dayahead.memory.own import PastItems
 from dayahead.memory.past import PastMemory
 from support.clicks import HOUR, clicks, prefixes_of, random_clicks, seeds, with_pasts
-from support.memory_models import N_ITEMS, SETTINGS, SIZES, equal_states, fitted, window
+from support.memory_models import SETTINGS, SIZES, fitted, windows_with_pasts
 
 A, B, C, D, E = range(2, 7)
-EVERY = np.arange(2, 2 + N_ITEMS)
 READS_PAST = replace(SETTINGS, with_past=True)
 PAST_NAMES = (*PastItems.names, *PastMemory(SETTINGS).names)
 PAST_DOUBT = PastMemory.prior
@@ -109,11 +106,6 @@ def test_after_an_empty_past_the_other_features_are_those_without(seed):
         np.testing.assert_array_equal(found.context[:, : -len(PAST_CONTEXT)], without.context)
 
 
-def windows_with_pasts(seed, n=3):
-    windows = (window(seed + i, i) for i in range(n))
-    return [(with_pasts(sessions, seed, N_ITEMS), end) for sessions, end in windows]
-
-
 def test_no_click_of_the_past_is_counted_again():
     """Only what leads from a past to its session is learned."""
     windows = windows_with_pasts(0)
@@ -123,44 +115,3 @@ def test_no_click_of_the_past_is_counted_again():
     assert {name.split(".")[0] for name in states[0].keys() - states[1].keys()} == {"pasts"}
     assert all(torch.equal(value, states[0][name]) for name, value in states[1].items())
     assert len(model.memories.memories["pasts"].table) > 0
-
-
-@pytest.mark.slow
-@settings(max_examples=5)
-@given(seeds)
-def test_resuming_is_going_on(seed):
-    windows = windows_with_pasts(seed)
-    resumed = fitted(*windows[:2], with_past=True)
-    other = MemoryModel(resumed.settings)
-    other.load_state_dict(safetensors.torch.load(safetensors.torch.save(resumed.state_dict())))
-    for model in (resumed, other):
-        model.fit(*windows[2])
-    assert equal_states(resumed, other)
-    assert equal_states(resumed, fitted(*windows, with_past=True))
-    assert torch.equal(resumed.scores(PREFIXES, EVERY), other.scores(PREFIXES, EVERY))
-
-
-@pytest.mark.slow
-@settings(max_examples=5)
-@given(seeds)
-def test_the_order_of_a_windows_sessions_does_not_matter(seed):
-    windows = windows_with_pasts(seed, 2)
-    shuffle = np.random.default_rng(seed).permutation(len(windows[0][0]))
-    shuffled = [(sessions.take(shuffle), end) for sessions, end in windows]
-    assert equal_states(fitted(*windows, with_past=True), fitted(*shuffled, with_past=True))
-
-
-def test_a_prefix_is_scored_the_same_among_any_others():
-    model = fitted(*windows_with_pasts(0), with_past=True)
-    together = model.scores(PREFIXES, EVERY)
-    for row in range(0, len(PREFIXES), 7):
-        alone = model.scores(PREFIXES.take(np.array([row])), EVERY)
-        assert alone[0] == pytest.approx(together[row], abs=1e-5)
-
-
-def test_an_explanation_names_the_past():
-    model = fitted(*windows_with_pasts(0), with_past=True)
-    prefix = replace(clicks([[A]]), past=clicks([[B]]))
-    [parts] = model.explain(prefix, np.array([B]), EVERY)
-    assert {*PAST_NAMES} <= {*parts}
-    assert parts["past.is_last"] != 0

@@ -37,13 +37,6 @@ def test_a_channel_halves_in_its_half_life():
     assert contents(table) == {(A, B): [8 / 4 + 1, 8 / 2 + 1], (B, A): [3, 3]}
 
 
-def test_equal_cells_of_a_window_sum():
-    table = DecayedTable((1.0,))
-    add(table, [((A, B), [1]), ((A, C), [1]), ((A, B), [2])])
-    assert contents(table) == {(A, B): [3], (A, C): [1]}
-    assert table.cells.masses.tolist() == [[4]]
-
-
 def test_a_cell_goes_once_all_its_channels_are_at_the_floor():
     """After k windows .5^k and .5^(k/2) are left: .0156 and .125, at last .0002 and .0156."""
     table = DecayedTable((1.0, 2.0))
@@ -53,12 +46,6 @@ def test_a_cell_goes_once_all_its_channels_are_at_the_floor():
     add(table, [], elapsed=6)
     assert contents(table) == {}
     assert table.cells.masses.shape == (0, 2)
-
-
-def test_nothing_added_to_nothing_is_nothing():
-    table = DecayedTable((1.0,))
-    add(table, [])
-    assert contents(table) == {}
 
 
 @given(seeds)
@@ -127,14 +114,6 @@ def test_rows_are_read_as_they_have_decayed_since_they_were_written():
     sums = table.lookup(row, weight, Moment(0, since=2.0)).sums(np.array([[B]], np.int32), 8)
     assert sums.counts.tolist() == [[[2, 4]]]
     assert sums.masses.tolist() == [[2, 4]]
-
-
-def test_a_state_brings_back_every_cell():
-    table, copy = DecayedTable((1.0,)), DecayedTable((1.0,))
-    add(table, [((A, B), [1]), ((C, A), [2])])
-    copy.load_state_dict(table.state_dict())
-    assert all(map(np.array_equal, copy.cells, table.cells))
-    assert all(isinstance(tensor, torch.Tensor) for tensor in table.state_dict().values())
 
 
 @pytest.mark.parametrize("is_live", [False, True])
