@@ -12,12 +12,10 @@ from transformers import (
     get_linear_schedule_with_warmup,
 )
 
-from dayahead.core.errors import ConfigError
 from dayahead.train.optimizer import (
     build_optimizer,
     rate_factor,
     replace_grown,
-    set_learning_rate,
 )
 from support.tiny_settings import columns_of, padded, step_random, tiny_model, training_config
 
@@ -38,14 +36,6 @@ def grow(model, optimizer, **sizes):
     replace_grown(optimizer, before, model)
 
 
-def state_by_name(model, optimizer):
-    return {
-        name: {key: value.clone() for key, value in optimizer.state[parameter].items()}
-        for name, parameter in model.named_parameters()
-        if parameter in optimizer.state
-    }
-
-
 every_optimizer = pytest.mark.parametrize(
     ("settings", "keys"),
     [
@@ -64,26 +54,6 @@ def fitted(settings=None, **changes):
     for seed in range(3):
         step(model, optimizer, seed)
     return model, optimizer
-
-
-@every_optimizer
-@pytest.mark.parametrize("tie_weights", [True, False])
-def test_the_state_of_grown_parameters_is_kept_and_padded_with_zeros(settings, keys, tie_weights):
-    model, optimizer = fitted(settings, tie_weights=tie_weights)
-    before = state_by_name(model, optimizer)
-    grow(model, optimizer, item_id=15, category=3)
-    after = state_by_name(model, optimizer)
-    assert after.keys() == before.keys()
-    grown = {"inputs.items.weight", "bias"} | (set() if tie_weights else {"output_items.weight"})
-    for name, state in after.items():
-        assert state.get("step") == before[name].get("step")
-        assert set(state) - {"step"} == set(keys)
-        for key in keys:
-            wanted = before[name][key]
-            if name in grown:
-                wanted = torch.cat([wanted, torch.zeros(5, *wanted.shape[1:])])
-            assert torch.equal(state[key], wanted), name
-        assert before[name][keys[0]].any() or "key.bias" in name or "unknown" in name
 
 
 def test_steps_of_new_rows_exceed_the_learning_rate_at_first_and_only_so_far():
@@ -140,9 +110,10 @@ def test_every_parameter_keeps_its_group_after_growth():
 
 
 @every_optimizer
-def test_a_grown_model_trains_like_one_whose_state_was_padded_by_hand(settings, keys):
-    model, optimizer = fitted(settings)
-    twin, twin_optimizer = fitted(settings)
+@pytest.mark.parametrize("tie_weights", [True, False])
+def test_a_grown_model_trains_like_one_whose_state_was_padded_by_hand(settings, keys, tie_weights):
+    model, optimizer = fitted(settings, tie_weights=tie_weights)
+    twin, twin_optimizer = fitted(settings, tie_weights=tie_weights)
     grow(model, optimizer, item_id=15, category=3)
 
     twin.grow({"item_id": 15, "category": 3})
@@ -172,33 +143,12 @@ def test_growth_before_the_first_step_creates_no_state():
 
 
 def test_vectors_have_no_weight_decay_and_frozen_weights_no_group():
-    model = tiny_model()
+    model = tiny_model(freeze_items=True)
     matrices, vectors = build_optimizer(model, training_config(weight_decay=0.3)).param_groups
     assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.3, 0.0)
-    assert all(p.requires_grad for p in [*matrices["params"], *vectors["params"]])
-    assert any(p is model.inputs.items.weight for p in matrices["params"])
-    assert any(p is model.bias for p in vectors["params"])
-
-
-@pytest.mark.parametrize(
-    ("settings", "rates"),
-    [
-        ({"schedule": "linear"}, [0.8, 0.6, 0.4, 0.2]),
-        ({"schedule": "constant"}, [0.8, 0.8, 0.8, 0.8]),
-        ({"schedule": "cosine"}, [0.8, 0.4 + 0.08**0.5, 0.4, 0.4 - 0.08**0.5]),
-        ({"schedule": "linear", "warmup_steps": 2}, [0.0, 0.4, 0.8, 0.4]),
-        ({"schedule": "constant", "warmup_steps": 8}, [0.0, 0.1, 0.2, 0.3]),
-        ({"schedule": "cosine", "cosine_cycles": 1.0, "warmup_steps": 2}, [0.0, 0.4, 0.8, 0.0]),
-    ],
-)
-def test_learning_rates_by_hand(settings, rates):
-    config = training_config(learning_rate=0.8, **settings)
-    optimizer = build_optimizer(tiny_model(), config)
-    found = []
-    for index in range(4):
-        set_learning_rate(optimizer, config, index, 4)
-        found.append([group["lr"] for group in optimizer.param_groups])
-    assert found == [[pytest.approx(rate)] * 2 for rate in rates]
+    assert {each.dim() > 1 for each in matrices["params"]} == {True}
+    assert any(each is model.bias for each in vectors["params"])
+    assert all(each is not model.inputs.items.weight for each in matrices["params"])
 
 
 @given(
@@ -226,9 +176,3 @@ def test_the_schedules_equal_those_of_transformers(n_steps, warmup_steps, cosine
             assert rate_factor(config, index, n_steps) == pytest.approx(rate, abs=1e-12)
             optimizer.step()
             scheduler.step()
-
-
-def test_a_warm_up_as_long_as_the_window_is_rejected():
-    with pytest.raises(ConfigError, match=r"warmup_steps \(3\) must be below steps_per_window"):
-        training_config(steps_per_window=3, warmup_steps=3)
-    assert training_config(steps_per_window=3, warmup_steps=2)

@@ -56,16 +56,25 @@ def trainer_of(architecture="gpt2", task="clm", model=None, loss=None, **changes
     return trainer
 
 
-def gradients_of(trainer, monkeypatch):
-    """A list to which every step of a trainer appends the gradient of the item table."""
-    step, gradients = trainer.optimizer.step, []
+def noted_steps(trainer, monkeypatch, look):
+    """A list to which every step of a trainer's optimizer first appends what `look` sees of it."""
+    step, found = trainer.optimizer.step, []
 
     def noted():
-        gradients.append(trainer.model.inputs.items.weight.grad)
+        found.append(look(trainer))
         step()
 
     monkeypatch.setattr(trainer.optimizer, "step", noted)
-    return gradients
+    return found
+
+
+def noted_rates(trainer, monkeypatch):
+    """The learning rates of all groups at every step."""
+
+    def rates_of(trainer):
+        return [group["lr"] for group in trainer.optimizer.param_groups]
+
+    return noted_steps(trainer, monkeypatch, rates_of)
 
 
 def weights(trainer):
@@ -126,18 +135,12 @@ def test_the_loss_is_the_mean_per_target_over_all_epochs():
 
 @pytest.mark.parametrize("schedule", ["linear", "constant"])
 def test_the_learning_rate_schedule_restarts_with_each_window(monkeypatch, schedule):
-    rates = []
     trainer = trainer_of(learning_rate=0.6, schedule=schedule)
-    step = trainer.optimizer.step
-    monkeypatch.setattr(
-        trainer.optimizer,
-        "step",
-        lambda: (rates.append(trainer.optimizer.param_groups[0]["lr"]), step()),
-    )
+    rates = noted_rates(trainer, monkeypatch)
     for window in ("2026-01-01", "2026-01-02"):
         trainer.fit(window, epochs_of(n_epochs=2), ignore)  # 2 epochs of 3 steps
     wanted = [0.6, 0.5, 0.4, 0.3, 0.2, 0.1] if schedule == "linear" else [0.6] * 6
-    assert rates == pytest.approx(wanted * 2)
+    assert rates == [[pytest.approx(rate)] * 2 for rate in wanted * 2]
 
 
 @pytest.mark.parametrize(("settings", "n_steps"), [({}, 12), ({"carry_optimizer": False}, 6)])
@@ -161,17 +164,11 @@ def test_the_state_holds_moments_only_where_the_model_is_carried(carry_model):
 @pytest.mark.parametrize(("steps", "made"), [(None, 6), (1, 1), (4, 4), (6, 6), (9, 6)])
 def test_steps_per_window_limit_the_steps(monkeypatch, steps, made):
     """Of two epochs of 3 batches; the learning rate's schedule ends with the steps."""
-    rates, sessions_per_step = [], []
-    trainer = trainer_of(learning_rate=1.0, steps_per_window=steps)
-    step = trainer.optimizer.step
-    monkeypatch.setattr(
-        trainer.optimizer,
-        "step",
-        lambda: (rates.append(trainer.optimizer.param_groups[0]["lr"]), step()),
-    )
+    trainer, sessions_per_step = trainer_of(learning_rate=1.0, steps_per_window=steps), []
+    rates = noted_rates(trainer, monkeypatch)
     assert trainer.n_steps(epochs_of()) == made
     trainer.fit("w", epochs_of(), sessions_per_step.append)
-    assert rates == pytest.approx([1 - index / made for index in range(made)])
+    assert rates == [[pytest.approx(1 - index / made)] * 2 for index in range(made)]
     assert sessions_per_step == [8, 8, 5, 8, 8, 5][:made]
 
 
@@ -215,15 +212,12 @@ def test_a_loss_of_another_package_is_suspected_first(install):
 
 def test_the_gradient_is_clipped(monkeypatch):
     trainer = trainer_of(max_grad_norm=1e-3)
-    norms = []
-    step = trainer.optimizer.step
 
-    def record_norm():
+    def norm_of(trainer):
         gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
-        norms.append(torch.stack([g.norm() for g in gradients]).norm().item())
-        step()
+        return torch.stack([g.norm() for g in gradients]).norm().item()
 
-    monkeypatch.setattr(trainer.optimizer, "step", record_norm)
+    norms = noted_steps(trainer, monkeypatch, norm_of)
     trainer.fit("w", epochs_of(), ignore)
     assert len(norms) == 6
     assert max(norms) <= 1.0001e-3
@@ -253,21 +247,17 @@ def test_updates_of_the_rows_read_are_those_of_all_rows(
         trainer.model.sampler.set_counts(torch.arange(500))
         if optimizer == "adamw":
             trainer.optimizer.param_groups[0]["eps"] = 1e-12
-        gradients = gradients_of(trainer, monkeypatch)
+        are_sparse = noted_steps(
+            trainer, monkeypatch, lambda each: each.model.inputs.items.weight.grad.is_sparse
+        )
         for window in ("first", "second"):
             trainer.fit(window, epochs_of(), ignore)
-        assert {each.is_sparse for each in gradients} == {is_sparse}
+        assert {*are_sparse} == {is_sparse}
         found.append(trainer.state())
     sparse, dense = found
     assert sparse.keys() == dense.keys()
     for name, each in sparse.items():
         torch.testing.assert_close(each, dense[name], rtol=1e-4, atol=1e-5)
-
-
-def test_on_step_gets_the_sessions_of_each_step():
-    n_sessions = []
-    trainer_of().fit("w", epochs_of(n_epochs=2), n_sessions.append)
-    assert sorted(n_sessions) == [5, 5, 8, 8, 8, 8]
 
 
 def test_the_loss_in_bfloat16_is_close_to_that_in_float32():
