@@ -97,20 +97,17 @@ def test_with_a_buffer_as_large_as_the_window_batches_equal_those_of_memory(stre
     assert_equal(shuffled, LoadedBatches(sessions, plan, rank))
 
 
-def test_without_shuffling_each_buffer_makes_the_batches_of_memory(streamed):
+@pytest.mark.parametrize(("buffer", "n_held"), [(96, 96), (1, 16)])
+def test_without_shuffling_each_buffer_makes_the_batches_of_memory(streamed, buffer, n_held):
+    """A buffer holds whole batches."""
     sessions = in_memory(window_table())
     plan = [
         start + rows
-        for start in range(0, N, 96)
-        for rows in sorted_rows(sessions.lengths[start : start + 96], 16)
+        for start in range(0, N, n_held)
+        for rows in sorted_rows(sessions.lengths[start : start + n_held], 16)
     ]
-    assert_equal(streamed, LoadedBatches(sessions, plan, Rank(0, 1)))
-
-
-def test_a_buffer_of_one_batch_keeps_the_order_of_the_file(streamed):
-    batches = replace(streamed, buffer=1)
-    found = [sorted(batch.sessions.tolist()) for batch in batches]
-    assert found == [list(range(start, min(start + 16, N))) for start in range(0, N, 16)]
+    batches = replace(streamed, buffer=buffer)
+    assert_equal(batches, LoadedBatches(sessions, plan, Rank(0, 1)))
 
 
 @pytest.mark.parametrize("seed", [None, 4, 2**63 - 1])
@@ -121,19 +118,6 @@ def test_every_session_is_read_once_with_its_own_content(streamed, seed):
     assert sum(1 for _ in batches) == batches.n_steps == -(-N // 16)
     for batch in batches:
         assert_same_rows(batch, sessions.gather(batch.sessions, Rank(0, 1)))
-
-
-@pytest.mark.parametrize("seed", [None, 4])
-@pytest.mark.parametrize("world", [3, pytest.param(8, marks=pytest.mark.slow)])
-def test_the_global_batches_do_not_depend_on_the_number_of_processes(streamed, seed, world):
-    whole = list(replace(streamed, seed=seed))
-    ranks = [list(replace(streamed, seed=seed, rank=Rank(r, world))) for r in range(world)]
-    for batch, *parts in zip(whole, *ranks, strict=True):
-        interleaved = torch.stack([part.columns["item_id"] for part in parts], 1).flatten(0, 1)
-        n = len(batch.lengths)
-        assert torch.equal(interleaved[:n], batch.columns["item_id"])
-        assert not interleaved[n:].any()
-        assert {part.n_global for part in parts} == {-(-n // world) * world}
 
 
 def test_the_order_depends_on_the_seed_alone(streamed):
