@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dayahead.outputs.examples import Example, read_examples
 from dayahead.outputs.losses import read_losses
-from dayahead.outputs.tables import read_ranks, read_windows
+from dayahead.outputs.tables import read_windows
 from dayahead.train.results import EvaluatedWindow, ResultsFolder, Timing
 from support.results_folders import window_ranks
 
@@ -26,18 +26,6 @@ def add(results, window, predictions=None, curve=((3, 1.75), (6, 1.25))):
 def read_timing(folder):
     with (folder / "timing.csv").open() as file:
         return list(csv.DictReader(file))
-
-
-def test_tables_hold_every_window_so_far(tmp_path):
-    results = ResultsFolder(tmp_path, [5])
-    for n_windows, window in enumerate(["2026-01-02", "2026-01-03"], start=1):
-        add(results, window)
-        assert (
-            len(read_windows(tmp_path / "windows.csv", [5]))
-            == len(read_timing(tmp_path))
-            == n_windows
-        )
-        assert read_ranks(tmp_path, window).ranks.tolist() == [1, 0, 7]
 
 
 def test_timings_are_in_a_file_of_their_own(tmp_path):

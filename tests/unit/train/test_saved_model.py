@@ -8,25 +8,15 @@ import pytest
 
 from dayahead.core.errors import ModelFileError
 from dayahead.train.saved_model import check_same_data
-from dayahead.windows.metadata import (
-    FeatureStatistics,
-    NumberStatistics,
-    SessionRules,
-    Statistics,
-)
+from dayahead.windows.metadata import FeatureStatistics, NumberStatistics
+from support.window_folders import tiny_statistics
 
-RULES = SessionRules(
-    repeats="keep", min_length=2, max_length=20, truncate="first", past_max_length=0
-)
 PRICE = FeatureStatistics(
     kind="number",
     columns=["price"],
     windows={"1": NumberStatistics(mean=1.0, std=2.0), "2": NumberStatistics(mean=2.0, std=2.0)},
 )
-KNOWN = Statistics(
-    unit="day", timezone="UTC", item_type="int", sessions=RULES, fitted_on=["1"],
-    features={"price": PRICE},
-)  # fmt: skip
+KNOWN = replace(tiny_statistics(fitted_on=["1"]), features={"price": PRICE})
 
 
 def check(known, fitted):
