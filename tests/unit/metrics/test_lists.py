@@ -20,7 +20,6 @@ from dayahead.metrics.lists import (
     KnownItems,
     Shown,
     click_figures,
-    coverage,
     figure_names,
     gini,
     list_figures,
@@ -37,10 +36,6 @@ PYTHON = sys.executable if find_spec("rectools") else str(PEER)
 
 def shown(*rows, items=(2, 3, 4), own=(0, 0), n_lists=4):
     return Shown(n_lists, np.array(items), np.array(rows), np.array(own))
-
-
-def test_hand_computed_coverage():
-    assert coverage(np.array([3, 0, 1]), 5) == 2 / 5
 
 
 def test_hand_computed_gini():

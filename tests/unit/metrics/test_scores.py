@@ -29,12 +29,6 @@ def few_scores(draw):
     )
 
 
-def test_what_has_no_score_of_its_own_has_the_shared_one():
-    shared = SharedScores(torch.tensor([1.0, 2.0, 3.0]))
-    found = FewScores(shared, torch.tensor([[2, 0], [-1, -1]]), torch.tensor([[5.0, 4], [9, 9]]))
-    assert found.dense().tolist() == [[4, 2, 5], [1, 2, 3]]
-
-
 @given(few_scores(), st.integers(0, 12))
 def test_the_best_are_those_of_all_scores(few, k):
     for found, wanted in zip(few.best(k), DenseScores(few.dense()).best(k), strict=True):
