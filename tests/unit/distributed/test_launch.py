@@ -1,6 +1,5 @@
 """Runs of several processes on one machine, started here, by torchrun, mpirun, srun or by hand."""
 
-import json
 import re
 import shutil
 import signal
@@ -8,7 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 
 import psutil
@@ -158,28 +157,6 @@ def test_an_unknown_address_raises(launched, monkeypatch):
     monkeypatch.setenv("MASTER_ADDR", "no-such-host.invalid")
     with pytest.raises(ConfigError, match=r"MASTER_ADDR no-such-host\.invalid is not reachable"):
         run_processes(write_process_info, compute_config(processes="auto"))
-
-
-SUM = """
-import json, sys, torch
-from dayahead.config.machine import ComputeConfig
-from dayahead.distributed.launch import run_processes
-def work(process):
-    print(process.is_main, int(process.all_reduce(torch.tensor(process.rank.index + 1))))
-run_processes(work, ComputeConfig(**json.loads(sys.argv[1])))
-"""
-
-
-@pytest.mark.slow
-def test_processes_of_a_launcher_start_no_others_and_form_a_group(tmp_path, free_port):
-    compute = json.dumps(asdict(compute_config(processes="auto")))
-    with ranks() as started:
-        for rank in (0, 1):
-            command = [sys.executable, "-c", SUM, compute]
-            started.start(command, tmp_path, **torchrun_variables(rank, free_port))
-        said = started.said()
-    assert started.statuses == [0, 0], said
-    assert [each.splitlines()[-1] for each in said] == ["True 3", "False 3"]
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from dayahead.distributed.process import (
     Rank,
     allowed_cores,
     core_slice,
-    parse_ranges,
     set_up_process,
     use_onednn,
 )
@@ -75,6 +74,7 @@ def test_cores_of_unknown_topology_are_divided_by_number(tmp_path):
     ("near", "cores"),
     [
         ("4-7,12-15\n", [4, 5, 12]),
+        ("0,4-5\n", [0, 4, 5]),
         ("6-7\n", [0, 1, 4, 5, 12]),  # none of them allowed
         ("\n", [0, 1, 4, 5, 12]),
         (None, [0, 1, 4, 5, 12]),
@@ -88,13 +88,6 @@ def test_a_gpu_s_process_uses_allowed_cores_near_it(machine, gpu, near, cores):
 
 def test_a_cpu_process_uses_all_allowed_cores():
     assert allowed_cores(torch.device("cpu")) == sorted(os.sched_getaffinity(0))
-
-
-@pytest.mark.parametrize(
-    ("text", "numbers"), [("0-3,8,10-11\n", {0, 1, 2, 3, 8, 10, 11}), ("5", {5}), ("\n", set())]
-)
-def test_ranges_are_parsed(text, numbers):
-    assert parse_ranges(text) == numbers
 
 
 BIND = """
