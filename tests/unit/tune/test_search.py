@@ -187,6 +187,4 @@ def test_files_that_no_trial_sees_are_named(project, caplog):
     with caplog.at_level("WARNING"):
         tune("mine", "--trials", "1")
     [warning] = [record.getMessage() for record in caplog.records if "commit" in record.message]
-    assert (
-        warning == "not committed, so no trial sees it: .dvc/, datasets/" or "datasets" in warning
-    )
+    assert "datasets/" in warning

@@ -146,9 +146,3 @@ def test_a_damaged_file_is_named(folder, name, change, message):
         path.write_text(text)
     with pytest.raises(WindowError, match=f"(?s){name}: {message}.*dvc repro"):
         _ = (WindowFolder(folder).manifest, WindowFolder(folder).statistics)
-
-
-def test_the_manifest_lists_every_window(folder):
-    manifest = WindowFolder(folder).manifest
-    assert [window.window for window in manifest.windows] == ["2026-01-01", "2026-01-02"]
-    assert asdict(manifest.windows[1])["roles"] == {"train": 1, "valid": 1, "test": 0}
