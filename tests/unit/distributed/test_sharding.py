@@ -12,7 +12,7 @@ from dayahead.core.errors import ConfigError
 from dayahead.distributed.process import Rank
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model import embeddings
-from dayahead.model.embeddings import BLOCK_ROWS, GrowingEmbedding, PretrainedRows
+from dayahead.model.embeddings import GrowingEmbedding, PretrainedRows
 from support.tiny_settings import tiny_model
 
 world_sizes = st.integers(1, 5)
@@ -53,13 +53,6 @@ def test_sharded_tables_grow_to_the_rows_of_the_whole(
     for rank, sharded in enumerate(every):
         assert torch.equal(sharded.weight, whole.weight[rank::world_size])
         assert sharded.n_rows == whole.n_rows == steps[-1]
-
-
-def test_rows_are_the_same_across_blocks_of_random_numbers():
-    n_rows = BLOCK_ROWS + 10
-    [whole] = tables(1, [n_rows])
-    second = tables(2, [BLOCK_ROWS - 3, n_rows])[1]
-    assert torch.equal(second.weight, whole.weight[1::2])
 
 
 @given(world_sizes, st.lists(st.integers(0, 30), max_size=20))
