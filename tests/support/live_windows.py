@@ -1,7 +1,10 @@
 """Windows whose sessions are spread over the day, and models that count them as they come."""
 
+import shutil
 from datetime import timedelta
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -48,9 +51,8 @@ def events_of(folder, number):
     """Return a day's clicks in order of time, as clients report them."""
     windows = WindowFolder(folder)
     raw = windows.vocabulary(ITEM_ID)[VALUE].to_pylist()
-    path = folder / f"session_start_date={day(number)}-train.parquet"
     found = []
-    for row in pq.read_table(path, partitioning=None).to_pylist():
+    for row in pq.read_table(train_file(folder, number), partitioning=None).to_pylist():
         for n, (index, time) in enumerate(zip(row[ITEM_ID], row[EVENT_TIME], strict=True)):
             item = raw[index - N_RESERVED]
             found.append(
@@ -64,3 +66,35 @@ def events_of(folder, number):
                 }
             )
     return sorted(found, key=lambda event: event["event_time"])
+
+
+def with_other_clicks(windows, folder, number, hour=0):
+    """Copy windows to a folder, where other items are clicked on a day from this hour on.
+
+    Only the train sessions change: what is evaluated is in the files of other roles.
+    """
+    copied, dice = Path(shutil.copytree(windows, folder)), np.random.default_rng(0)
+
+    def changed(table):
+        rows = table[ITEM_ID].to_pylist()
+        every = np.concatenate(rows)
+        items = [
+            [
+                item if time.hour < hour else int(dice.choice(every))
+                for item, time in zip(*each, strict=True)
+            ]
+            for each in zip(rows, table[EVENT_TIME].to_pylist(), strict=True)
+        ]
+        return replaced(table, ITEM_ID, items)
+
+    rewrite(train_file(copied, number), changed)
+    return copied
+
+
+def train_file(folder, number):
+    return folder / f"session_start_date={day(number)}-train.parquet"
+
+
+def times_of(folder, number):
+    """Return when each train session of a day clicks."""
+    return pq.read_table(train_file(folder, number))[EVENT_TIME].to_pylist()

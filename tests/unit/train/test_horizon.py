@@ -4,10 +4,8 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.distributed.launch import run_processes
 from dayahead.model.checkpoint import load_model
 from dayahead.outputs.ranks_by_window import read_later_ranks
@@ -15,7 +13,7 @@ from dayahead.outputs.tables import read_ranks
 from dayahead.train.run import Run
 from dayahead.train.saved_model import saved_ranks
 from dayahead.windows.folder import WindowFolder
-from support.live_windows import replaced, rewrite, spread_sessions
+from support.live_windows import spread_sessions, times_of, with_other_clicks
 from support.memory_models import MEMORY_WITH_GPT2
 from support.outputs import without_times
 from support.tiny_settings import (
@@ -146,16 +144,7 @@ def test_a_run_killed_in_a_later_evaluation_ends_the_same(windows, tmp_path, mon
 @pytest.mark.long
 def test_ticks_count_on_after_the_fit_and_nothing_else_does(windows, tmp_path):
     """The clicks of the day between reach the model of the day before by its ticks alone."""
-    copied = Path(shutil.copytree(windows, tmp_path / "copied"))
-    dice = np.random.default_rng(0)
-
-    def shuffled(table):
-        rows = table[ITEM_ID].to_pylist()
-        every = np.concatenate(rows)
-        items = [dice.choice(every, len(row)).tolist() for row in rows]
-        return replaced(table, ITEM_ID, items)
-
-    rewrite(copied / f"session_start_date={day(1)}-train.parquet", shuffled)
+    copied = with_other_clicks(windows, tmp_path / "copied", 1)
     for name, is_same in (("gpt2", True), ("memory", True), ("ticks", False)):
         found = [
             later(run(folder, tmp_path / f"{name}{n}", MODELS[name], last=day(2)))[day(2)]
@@ -168,29 +157,15 @@ def test_ticks_count_on_after_the_fit_and_nothing_else_does(windows, tmp_path):
 def test_no_rank_of_a_later_window_depends_on_clicks_at_or_after_its_tick(
     windows, tmp_path, sections
 ):
-    copied = Path(shutil.copytree(windows, tmp_path / "copied"))
-    dice = np.random.default_rng(0)
-    path = copied / f"session_start_date={day(2)}-train.parquet"
-    times = pq.read_table(path)[EVENT_TIME].to_pylist()
-
-    def changed(table):
-        rows = table[ITEM_ID].to_pylist()
-        every = np.concatenate(rows)
-        items = [
-            [item if time.hour < 6 else int(dice.choice(every)) for item, time in zip(*row)]  # noqa: B905
-            for row in zip(rows, times, strict=True)
-        ]
-        return replaced(table, ITEM_ID, items)
-
-    rewrite(path, changed)
+    copied = with_other_clicks(windows, tmp_path / "copied", 2, hour=6)
     sections = merge_sections(sections, evaluation=TWO["evaluation"] | {"positions": "all"})
     before, after = (
         later(train_study(folder, tmp_path / name, sections, last=day(2)))[day(2)]
         for name, folder in (("before", windows), ("after", copied))
     )
     # Targets are asked for at the click before them.
-    is_early = np.array([time.hour < 6 for row in times for time in row[:-1]])
-    assert 0 < is_early.sum() < len(is_early)
+    is_early = [time.hour < 6 for row in times_of(windows, 2) for time in row[:-1]]
+    assert 0 < sum(is_early) < len(is_early)
     assert np.array_equal(before[is_early], after[is_early])
     assert not np.array_equal(before, after)
 

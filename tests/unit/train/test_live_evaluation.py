@@ -1,7 +1,6 @@
 """Evaluation tick by tick: leaks, fits that go on from it, caches, processes, a saved model."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -21,7 +20,15 @@ from dayahead.train.batches import Sessions
 from dayahead.train.compared_baselines import train_baselines
 from dayahead.train.live_evaluation import Request
 from dayahead.train.stage import train
-from support.live_windows import LIVE, WITH_GPT2, replaced, rewrite, spread_sessions
+from support.live_windows import (
+    LIVE,
+    WITH_GPT2,
+    rewrite,
+    spread_sessions,
+    times_of,
+    train_file,
+    with_other_clicks,
+)
 from support.tiny_settings import compute_config, merge_sections, tiny_study, train_study
 from support.window_folders import day, markov_days, write_window_folder
 from support.worker_studies import run_and_record
@@ -57,26 +64,13 @@ def found_by(out, number):
 
 @pytest.mark.parametrize("sections", [LIVE, WITH_GPT2], ids=["none", "gpt2"])
 def test_no_rank_depends_on_clicks_at_or_after_its_tick(windows, tmp_path, sections):
-    copied = Path(shutil.copytree(windows, tmp_path / "copied"))
-    dice = np.random.default_rng(0)
-    path = copied / f"session_start_date={day(2)}-train.parquet"
-    times = pq.read_table(path)[EVENT_TIME].to_pylist()
-
-    def changed(table):
-        rows = zip(table[ITEM_ID].to_pylist(), times, strict=True)
-        items = [
-            [item if time.hour < 10 else int(dice.integers(2, 32)) for item, time in zip(*row)]  # noqa: B905
-            for row in rows
-        ]
-        return replaced(table, ITEM_ID, items)
-
-    rewrite(path, changed)
-    # What is evaluated is in the other roles' files.
+    copied = with_other_clicks(windows, tmp_path / "copied", 2, hour=10)
     sections = merge_sections(sections, **EVERYTHING)
     before, after = (
         found_by(train_study(folder, tmp_path / name, sections), 2)
         for name, folder in (("before", windows), ("after", copied))
     )
+    times = times_of(windows, 2)
     asked = {key: times[int(key[0][2:])][key[1] - 1] for key in before}
     early = {key for key, time in asked.items() if time.hour < 10}
     assert 0 < len(early) < len(asked)
@@ -170,7 +164,7 @@ def test_an_item_that_was_held_but_never_counted_becomes_a_candidate(tmp_path, c
     """Item 9 is in the vocabulary of the first day, but in none of its train sessions."""
     days = [[[1, 2], [2, 3], [9, 9]], [[1, 9], [2, 9], [3, 9]]]
     folder = spread_sessions(write_window_folder(tmp_path / "windows", days))
-    rewrite(folder / f"session_start_date={day(0)}-train.parquet", lambda table: table.slice(0, 2))
+    rewrite(train_file(folder, 0), lambda table: table.slice(0, 2))
     settings = {"model": {"catalogue": catalogue}, "evaluation": {"split": "all"}}
     out = train_study(folder, tmp_path / "out", merge_sections(LIVE, **settings))
     ranks = read_ranks(out / "results", day(1)).ranks
