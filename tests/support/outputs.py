@@ -1,6 +1,8 @@
 """What equal runs have equal: all outputs but clock times."""
 
+import filecmp
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from ruamel.yaml import YAML
@@ -23,3 +25,8 @@ def locked_outputs(lock_text: str) -> dict[str, str]:
     """Hash of every output but clock times, by its path, in the text of a dvc.lock."""
     stages = YAML(typ="safe").load(lock_text)["stages"].values()
     return without_times({out["path"]: out["md5"] for stage in stages for out in stage["outs"]})
+
+
+def same_files(first: Path, second: Path, *names: str) -> bool:
+    """Whether files of two folders, by their paths there, have the same bytes."""
+    return all(filecmp.cmp(first / name, second / name, shallow=False) for name in names)

@@ -1,6 +1,6 @@
 """Which windows each protocol fits on, and which model it starts from."""
 
-import filecmp
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -9,11 +9,10 @@ import pytest
 
 from dayahead.core.files import write_parquet
 from dayahead.model.checkpoint import load_model
-from dayahead.outputs.tables import read_windows
-from dayahead.train.stage import fitted_windows
 from dayahead.train.trainers import GradientTrainer
-from dayahead.windows.folder import Window, window_path
-from support.tiny_settings import evaluated_windows, ranks_of, train_study, training_config
+from dayahead.windows.folder import window_path
+from support.outputs import same_files
+from support.tiny_settings import evaluated_windows, ranks_of, train_study
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=4, sessions_per_day=16, n_items=25)
@@ -34,45 +33,21 @@ def study(windows, out, **training):
 
 def with_joined_days(windows, folder, n_days):
     """A copy in which day `n_days - 1` has the train sessions of all days up to it."""
-    folder.mkdir()
-    for path in windows.rglob("*"):
-        if path.is_file():
-            (folder / path.relative_to(windows)).parent.mkdir(exist_ok=True)
-            (folder / path.relative_to(windows)).write_bytes(path.read_bytes())
+    shutil.copytree(windows, folder)
     trains = [window_path(folder, "day", day(number), "train") for number in range(n_days)]
     whole = pa.concat_tables([pq.read_table(path, partitioning=None) for path in trains])
     write_parquet(trains[-1], whole)
     return folder
 
 
-def same(first, second, *names):
-    return all(filecmp.cmp(first / name, second / name, shallow=False) for name in names)
-
-
 def ranks_files(out):
     return [f"results/ranks/{window}.parquet" for window in evaluated_windows(out)]
-
-
-@pytest.mark.parametrize(
-    ("protocol", "history", "names"),
-    [
-        ("incremental", 3, ["d"]),
-        ("sliding", 1, ["d"]),
-        ("sliding", 3, ["b", "c", "d"]),
-        ("sliding", 9, ["a", "b", "c", "d"]),
-        ("from_scratch", 1, ["a", "b", "c", "d"]),
-    ],
-)
-def test_fitted_windows_at_the_fourth_window(protocol, history, names):
-    past = [Window(name, position, "") for position, name in enumerate("abcd")]
-    found = fitted_windows(past, training_config(protocol=protocol, history=history))
-    assert [window.name for window in found] == names
 
 
 def test_sliding_over_one_window_equals_incremental(windows, tmp_path):
     first = study(windows, tmp_path / "a")
     second = study(windows, tmp_path / "b", protocol="sliding", history=1)
-    assert same(first, second, *OUTPUTS, *ranks_files(first))
+    assert same_files(first, second, *OUTPUTS, *ranks_files(first))
 
 
 @pytest.mark.parametrize("loader", ["memory", pytest.param("stream", marks=pytest.mark.slow)])
@@ -98,9 +73,9 @@ def test_sliding_over_all_windows_with_a_fresh_model_equals_from_scratch(windows
     first = study(windows, tmp_path / "a", protocol="from_scratch")
     second = study(windows, tmp_path / "b", protocol="sliding", history=4, carry_model=False)
     third = study(windows, tmp_path / "c", protocol="sliding", history=4)
-    assert same(first, second, *OUTPUTS, *ranks_files(first))
-    assert same(first, third, ranks_files(first)[0])
-    assert not same(first, third, OUTPUTS[0])
+    assert same_files(first, second, *OUTPUTS, *ranks_files(first))
+    assert same_files(first, third, ranks_files(first)[0])
+    assert not same_files(first, third, OUTPUTS[0])
 
 
 @pytest.mark.parametrize("protocol", ["incremental", "from_scratch"])
@@ -129,8 +104,8 @@ def test_a_fresh_model_does_not_depend_on_windows_before_its_history(windows, tm
     ]
     settings = {"protocol": "sliding", "history": 2, "carry_model": False}
     outs = [train_study(f, tmp_path / f"out-{f.name}", {"training": settings}) for f in folders]
-    assert not same(*outs, f"results/ranks/{day(2)}.parquet")
-    assert same(*outs, f"results/ranks/{day(3)}.parquet", OUTPUTS[0])
+    assert not same_files(*outs, f"results/ranks/{day(2)}.parquet")
+    assert same_files(*outs, f"results/ranks/{day(3)}.parquet", OUTPUTS[0])
 
 
 @pytest.mark.parametrize(
@@ -175,15 +150,3 @@ def test_candidates_come_from_all_windows_so_far_with_a_fresh_model_too(tmp_path
     out = train_study(folder, tmp_path / "out", sections, last=day(2))
     # Item 1 (of day 0 only) is ranked on day 2 after a fit on day 1, which has 2 and 3.
     assert ranks_of(out, day(2)).tolist() == [3, 2]
-
-
-def test_from_scratch_skips_fits_that_are_not_evaluated(tmp_path):
-    folder = write_window_folder(tmp_path / "windows", DAYS, fitted_on=2)
-    settings = {"protocol": "from_scratch", "fit_last": False}
-    out = train_study(folder, tmp_path / "a", {"training": settings})
-    rows = read_windows(out / "results" / "windows.csv", [1, 5])
-    assert [row.window for row in rows] == [day(2), day(3)]
-    whole = train_study(
-        write_window_folder(tmp_path / "all", DAYS), tmp_path / "b", {"training": settings}
-    )
-    assert np.array_equal(ranks_of(out, day(3)), ranks_of(whole, day(3)))

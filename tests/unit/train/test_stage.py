@@ -1,7 +1,6 @@
 """The stage on windows small enough to check by hand; nothing leaks from later windows."""
 
 import csv
-import filecmp
 import json
 from dataclasses import replace
 
@@ -17,7 +16,7 @@ from dayahead.model.checkpoint import load_model
 from dayahead.outputs.tables import WindowResult, read_ranks, read_windows
 from dayahead.train.stage import Progress, log_line
 from dayahead.windows.folder import window_path
-from support.outputs import without_times
+from support.outputs import same_files, without_times
 from support.tiny_settings import evaluated_windows, ranks_of, train_study
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
 
@@ -56,10 +55,6 @@ def default(windows, tmp_path_factory):
 def mark_slow(architectures):
     fast = ("gpt2", "transitions", MEMORY)
     return [pytest.param(a, marks=() if a in fast else pytest.mark.slow) for a in architectures]
-
-
-def same_files(first, second, *names):
-    return all(filecmp.cmp(first / name, second / name, shallow=False) for name in names)
 
 
 def outputs(out):
