@@ -117,12 +117,3 @@ def test_a_dense_gradient_after_sparse_ones_finds_every_row_up_to_date():
     torch.testing.assert_close(pair.sparse, pair.dense, **CLOSE)
     pair.step(0.1, [3], values_of([3], 2))
     pair.compare()
-
-
-def test_a_row_without_any_gradient_only_decays():
-    pair = Pair(weight_decay=0.5)
-    before = pair.sparse[0].clone()
-    for step in range(4):
-        pair.step(0.1, [3], values_of([3], step))
-    pair.ours.refresh()
-    torch.testing.assert_close(pair.sparse[0], before * 0.95**4)
