@@ -1,6 +1,5 @@
 """Events before a session: models use them in training, evaluation and recommendations."""
 
-from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -18,18 +17,8 @@ from dayahead.train.batches import Sessions
 from dayahead.train.data_loading import Loader
 from dayahead.train.run import Run
 from dayahead.windows.folder import WindowFolder
-from support.tiny_settings import (
-    ranks_of,
-    tiny_params,
-    train_study,
-)
-from support.window_folders import (
-    add_pasts,
-    day,
-    events_before,
-    raw_events,
-    write_window_folder,
-)
+from support.tiny_settings import ranks_of, tiny_params, train_study
+from support.window_folders import add_pasts, day, events_before, raw_events, write_window_folder
 
 N_SIGNALS = 4
 N_WITHOUT_PAST = 20
@@ -57,16 +46,13 @@ def planted_days(n_days: int = 2, n_sessions: int = 120) -> tuple[list, list]:
 DAYS, PASTS = planted_days()
 
 
-def past_folder(folder: Path) -> Path:
-    """A window folder with past columns; session `d-00000i` has the past PASTS[d][i]."""
-    write_window_folder(folder, DAYS, features=True, max_length=4)
-    add_pasts(folder, PASTS, LONGEST)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return past_folder(tmp_path_factory.mktemp("windows"))
+    """A window folder with past columns; session `d-00000i` has the past PASTS[d][i]."""
+    path = tmp_path_factory.mktemp("windows")
+    write_window_folder(path, DAYS, features=True, max_length=4)
+    add_pasts(path, PASTS, LONGEST)
+    return path
 
 
 def study(folder, out, architecture="gpt2", task="clm", epochs=1, *, fit_last=False, **changes):
@@ -210,8 +196,6 @@ def test_memory_reads_the_past_with_a_network_or_without(folder):
         batch = last_batch(loader_of(folder, 2, "memory", network=network))
         assert set(batch.columns) == {ITEM_ID, EVENT_TIME, "_is_past"}
         assert int(batch.global_past.max()) == 2
-    with pytest.raises(ConfigError, match=r"past_length: 6.*past_max_length.*to 6"):
-        loader_of(folder, LONGEST + 1, "memory")
 
 
 @pytest.mark.parametrize(("past_length", "architecture"), [(0, "gpt2"), (2, "transitions")])
@@ -224,10 +208,11 @@ def test_without_past_length_or_for_baselines_the_past_is_not_read(
     assert not batch.global_past.any()
 
 
-def test_a_past_length_above_the_data_sets_is_rejected(folder):
-    loader_of(folder, LONGEST)
+@pytest.mark.parametrize("architecture", ["gpt2", "memory"])
+def test_a_past_length_above_the_data_sets_is_rejected(folder, architecture):
+    loader_of(folder, LONGEST, architecture)
     with pytest.raises(ConfigError, match=r"past_length: 6.*at most 5.*past_max_length.*to 6"):
-        loader_of(folder, LONGEST + 1)
+        loader_of(folder, LONGEST + 1, architecture)
 
 
 def test_a_past_is_streamed_too(folder):
