@@ -2,7 +2,6 @@
 
 import errno
 import platform
-import shutil
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +18,7 @@ from dayahead.train.cached_windows import STATE
 from dayahead.train.results import EvaluatedWindow
 from dayahead.train.run import Run
 from dayahead.train.stage import train
+from support.cached_runs import DAYS, KEEP_ALL, run
 from support.memory_models import MEMORY_WITH_GPT2
 from support.outputs import without_times
 from support.tiny_settings import (
@@ -29,38 +29,15 @@ from support.tiny_settings import (
     merge_sections,
     tiny_study,
 )
-from support.window_folders import bytes_in, day, markov_days, write_window_folder
+from support.window_folders import bytes_in, day, write_window_folder
 from support.worker_studies import fit_and_die_once
 
-DAYS = markov_days(n_days=5, sessions_per_day=12, n_items=25)
 DROPOUT = {"model": {"dropout": 0.2, "input_dropout": 0.1}}
-KEEP_ALL = {"machine": {"keep_fits": "all"}}
-
-
-@pytest.fixture(scope="module")
-def windows(tmp_path_factory):
-    return write_window_folder(tmp_path_factory.mktemp("windows"), DAYS)
-
-
-def run(windows, out, sections=None, **more):
-    """Train with a cache beside `out`, which starts empty as under DVC; return the output files."""
-    shutil.rmtree(out, ignore_errors=True)
-    train(tiny_study(windows, out, sections, cache=out.with_name("cache"), **more))
-    return without_times(bytes_in(out))
-
-
-@pytest.fixture(scope="module")
-def finished_run(windows, tmp_path_factory):
-    """Files of a run with the default settings, and its folder with the output and the cache."""
-    folder = tmp_path_factory.mktemp("finished")
-    return run(windows, folder / "out", KEEP_ALL), folder
 
 
 @pytest.fixture
-def finished(finished_run, tmp_path):
-    """Files of that run, and a copy of its output folder, beside which lies a copy of its cache."""
-    files, folder = finished_run
-    return files, shutil.copytree(folder, tmp_path / "finished") / "out"
+def windows(five_days):
+    return five_days
 
 
 def run_until_killed(monkeypatch, method, call, *arguments):
@@ -89,6 +66,7 @@ SETTINGS = {
     "slist": {"model": {"architecture": "slist"}},
     "memory": {"model": {"architecture": "memory"}},
     "memory with gpt2": merge_sections(DROPOUT, **MEMORY_WITH_GPT2),
+    "end to end": merge_sections(MEMORY_WITH_GPT2, memory={"end_to_end": True}),
     "sliding": {"training": {"protocol": "sliding", "epochs": 2}},
     "from scratch": {"training": {"protocol": "from_scratch"}},
     "sampled": {"loss": {"name": "sampled_softmax", "popularity_exponent": 0.75}},
@@ -192,35 +170,20 @@ def test_a_run_that_fails_while_a_fit_is_written_leaves_it_whole(windows, tmp_pa
     assert [Path(path).name for path in bytes_in(tmp_path / "cache" / "fits")].count(STATE) == 1
 
 
-@pytest.mark.parametrize(
-    ("architecture", "task"),
-    [
-        ("gpt2", "clm"),
-        *(
-            pytest.param(*pair, marks=pytest.mark.slow)
-            for pair in dict.fromkeys([*FAST_BACKBONES, *BACKBONES])
-            if pair != ("gpt2", "clm")
-        ),
-    ],
-)
-def test_a_longer_run_extends_a_shorter_one(windows, tmp_path, architecture, task):
-    sections = {"model": {"architecture": architecture, "dropout": 0.1}, "task": {"name": task}}
-    check_extension(windows, tmp_path, sections)
+def longer_runs():
+    """All backbones and baselines; in the fast tests one of each."""
+    for name, task in dict.fromkeys([*FAST_BACKBONES, *BACKBONES]):
+        marks = () if (name, task) == ("gpt2", "clm") else pytest.mark.slow
+        sections = {"model": {"architecture": name, "dropout": 0.1}, "task": {"name": task}}
+        yield pytest.param(sections, marks=marks, id=f"{name}-{task}")
+    for name in (*BASELINES, MEMORY):
+        marks = pytest.mark.long if name in FAST else pytest.mark.slow
+        yield pytest.param({"model": {"architecture": name, "decay": 0.5}}, marks=marks, id=name)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("architecture", mark_slow([*BASELINES, MEMORY]))
-def test_a_longer_run_of_a_baseline_extends_a_shorter_one(windows, tmp_path, architecture):
-    check_extension(windows, tmp_path, {"model": {"architecture": architecture, "decay": 0.5}})
-
-
-@pytest.mark.slow
-def test_a_longer_run_of_memory_with_a_network_extends_a_shorter_one(windows, tmp_path):
-    check_extension(windows, tmp_path, MEMORY_WITH_GPT2)
-
-
-def check_extension(windows, tmp_path, sections):
-    """The longer run starts from the shorter one's state, and repeats its ranks."""
+@pytest.mark.parametrize("sections", [*longer_runs()])
+def test_a_longer_run_extends_a_shorter_one(windows, tmp_path, sections):
+    """It starts from the shorter one's state, and repeats its ranks."""
     whole = run(windows, tmp_path / "a" / "out", sections, last=day(3))
     shorter = run(windows, tmp_path / "b" / "out", sections, last=day(2))
     for window in (day(1), day(2)):
@@ -278,22 +241,6 @@ def test_another_cutoff_needs_no_fit(windows, finished, tmp_path, fits):
     again = run(windows, finished[1], other)
     assert fits == []
     assert again == run(windows, tmp_path / "new" / "out", other)
-
-
-@pytest.mark.slow
-def test_another_split_needs_only_fits_that_were_not_kept(windows, finished, tmp_path, fits):
-    other = {"evaluation": {"split": "valid"}}
-    expected = run(windows, tmp_path / "new" / "out", other)
-    run(windows, tmp_path / "one kept" / "out")
-    for keep, out, n_kept, n_fits in (
-        ("all", finished[1], 5, 0),
-        (1, tmp_path / "one kept" / "out", 1, 4),
-    ):
-        kept = (out.with_name("cache") / "fits").iterdir()
-        assert len([entry for entry in kept if entry.name != "locks"]) == n_kept
-        fits.clear()
-        assert run(windows, out, other | {"machine": {"keep_fits": keep}}) == expected
-        assert len(fits) == n_fits
 
 
 @pytest.mark.parametrize(("kind", "n_fits"), [("fits", 3), ("evaluations", 0)])

@@ -43,8 +43,34 @@ def windows(tmp_path_factory):
     return write_window_folder(tmp_path_factory.mktemp("windows"), DAYS, features=True)
 
 
+@pytest.fixture
+def noted_fits(monkeypatch):
+    """Note in a list what a function returns of each fit of a network, before it."""
+
+    def noted(look):
+        found, fit = [], GradientTrainer.fit
+
+        def fitted(self, window, epochs, on_step):
+            found.append(look(self, epochs))
+            return fit(self, window, epochs, on_step)
+
+        monkeypatch.setattr(GradientTrainer, "fit", fitted)
+        return found
+
+    return noted
+
+
 def weights_in(out):
     return with_prefix(load_file(out / "models" / "model.safetensors"), "weights.")
+
+
+def check_network(windows, folder, inside, sections):
+    """A network inside memory ends with the weights that it has alone."""
+    alone = weights_in(train_study(windows, folder / "alone", sections))
+    together = weights_in(train_study(windows, folder / "together", inside))
+    of_network = with_prefix(together, "network.")
+    assert of_network.keys() == alone.keys()
+    assert all(torch.equal(value, alone[name]) for name, value in of_network.items())
 
 
 @pytest.mark.parametrize(
@@ -63,12 +89,12 @@ def weights_in(out):
     ids=["dropout", "sampled", "features", "from scratch"],
 )
 def test_the_network_is_fitted_as_it_would_be_alone(windows, tmp_path, sections):
-    inside = merge_sections(sections, **MEMORY_WITH_GPT2)
-    alone = weights_in(train_study(windows, tmp_path / "alone", sections))
-    together = weights_in(train_study(windows, tmp_path / "together", inside))
-    of_network = with_prefix(together, "network.")
-    assert of_network.keys() == alone.keys()
-    assert all(torch.equal(value, alone[name]) for name, value in of_network.items())
+    check_network(windows, tmp_path, merge_sections(sections, **MEMORY_WITH_GPT2), sections)
+
+
+def test_gru4rec_reads_item_ids_alone_beside_categories(windows, tmp_path):
+    inside = {"architecture": "memory", "network": "gru4rec", "features": ["category"]}
+    check_network(windows, tmp_path, merge_sections(GRU4REC, model=inside), GRU4REC)
 
 
 @pytest.mark.parametrize(("limit", "steps"), [(2, 2), (None, 6), (7, 6)])
@@ -79,59 +105,36 @@ def test_a_fit_of_the_network_is_cut_where_it_may_take_no_more_steps(
     sections = {"training": {"epochs": 2, "batch_size": 6}}
     inside = merge_sections(sections, **MEMORY_WITH_GPT2)
     inside = merge_sections(inside, memory={"network_steps": limit})
-    together = weights_in(train_study(windows, tmp_path / "together", inside))
-    sections["training"]["steps_per_window"] = steps
-    alone = weights_in(train_study(windows, tmp_path / "alone", sections))
-    of_network = with_prefix(together, "network.")
-    assert all(torch.equal(value, alone[name]) for name, value in of_network.items())
+    check_network(
+        windows, tmp_path, inside, merge_sections(sections, training={"steps_per_window": steps})
+    )
 
 
 @pytest.mark.parametrize(("limit", "steps"), [(3, [2, 3]), (None, [4, 6]), (1, [1, 1])])
-def test_the_copy_for_the_first_head_takes_half_the_steps(windows, tmp_path, limit, steps):
+def test_the_copy_for_the_first_head_takes_half_the_steps(
+    windows, tmp_path, noted_fits, limit, steps
+):
     """Of two epochs of 3 batches, and of 2 on the half of the window."""
-    found = []
-    fit = GradientTrainer.fit
-
-    def fitted(self, window, epochs, on_step):
-        found.append(self.n_steps(epochs))
-        return fit(self, window, epochs, on_step)
-
+    found = noted_fits(GradientTrainer.n_steps)
     sections = {"training": {"epochs": 2, "batch_size": 6}, "memory": {"network_steps": limit}}
-    with patch.object(GradientTrainer, "fit", fitted):
-        train_study(windows, tmp_path, merge_sections(sections, **MEMORY_WITH_GPT2))
+    train_study(windows, tmp_path, merge_sections(sections, **MEMORY_WITH_GPT2))
     assert found[:2] == steps
 
 
-def test_gru4rec_reads_item_ids_alone_beside_categories(windows, tmp_path):
-    inside = {"architecture": "memory", "network": "gru4rec", "features": ["category"]}
-    alone = weights_in(train_study(windows, tmp_path / "alone", GRU4REC))
-    sections = merge_sections(GRU4REC, model=inside)
-    together = with_prefix(
-        weights_in(train_study(windows, tmp_path / "both", sections)), "network."
-    )
-    assert together.keys() == alone.keys()
-    assert all(torch.equal(value, alone[name]) for name, value in together.items())
-
-
-def test_the_head_reads_the_network_as_it_was_before_the_window(windows, tmp_path):
+def test_the_head_reads_the_network_as_it_was_before_the_window(windows, tmp_path, noted_fits):
     """Fits and readings alternate; the first reading is of a copy fitted on half the window."""
-    events = []
-    fit, read = GradientTrainer.fit, NextItemModel.scores_at
-
-    def fitted(self, window, epochs, on_step):
-        events.append(("fit", id(self.model), sum(len(rows) for rows in epochs[0].rows)))
-        return fit(self, window, epochs, on_step)
+    events = noted_fits(
+        lambda trainer, epochs: ("fit", id(trainer.model), len(epochs[0].every_row))
+    )
+    read = NextItemModel.scores_at
 
     def scored(self, columns, n_known, items):
         if events[-1][:2] != ("read", id(self)):
             events.append(("read", id(self)))
         return read(self, columns, n_known, items)
 
-    with (
-        patch.object(GradientTrainer, "fit", fitted),
-        patch.object(NextItemModel, "scores_at", scored),
-    ):
-        train_study(windows, tmp_path, merge_sections({}, **MEMORY_WITH_GPT2))
+    with patch.object(NextItemModel, "scores_at", scored):
+        train_study(windows, tmp_path, MEMORY_WITH_GPT2)
     kinds = [event[0] for event in events]
     assert kinds == ["fit", "read", "fit", "read", "fit", "read", "fit"]
     copy, model = events[0][1], events[2][1]
@@ -198,15 +201,6 @@ def test_end_to_end_the_loss_of_the_head_fits_the_network(windows, tmp_path):
     name = "network.inputs.items.weight"
     assert (learned[name] - kept[name]).abs().max() > 1e-3
     assert not torch.equal(learned["memory.head.linear"], kept["memory.head.linear"])
-
-
-@pytest.mark.slow
-def test_end_to_end_a_killed_run_resumes(windows, tmp_path):
-    whole = weights_in(train_study(windows, tmp_path / "whole", end_to_end()))
-    cache = tmp_path / "cache"
-    train_study(windows, tmp_path / "short", end_to_end(), last=day(1), cache=cache)
-    resumed = weights_in(train_study(windows, tmp_path / "long", end_to_end(), cache=cache))
-    assert all(torch.equal(value, resumed[name]) for name, value in whole.items())
 
 
 def loaded_and_streamed(windows, folder, sections):
@@ -301,22 +295,15 @@ def test_new_items_are_read_as_unknown_before_their_fit(tmp_path):
 
 
 @pytest.mark.parametrize("past", [[], [3, 4, 3]])
-def test_the_early_copy_samples_negatives_by_its_own_half(tmp_path, past):
+def test_the_early_copy_samples_negatives_by_its_own_half(tmp_path, noted_fits, past):
     """The targets of its sessions; the events of a user's past are none."""
     days = [[[1, 2]] * 8 + [[3, 4]] * 8, [[1, 2]] * 8]
     folder = write_window_folder(tmp_path / "windows", days, features=True)
     add_pasts(folder, [[past] * len(sessions) for sessions in days], longest=3)
-    counts = []
-    fit = GradientTrainer.fit
-
-    def fitted(self, window, epochs, on_step):
-        counts.append(self.model.sampler.counts.tolist())
-        return fit(self, window, epochs, on_step)
-
+    counts = noted_fits(lambda trainer, _: trainer.model.sampler.counts.tolist())
     sections = {"loss": {"name": "sampled_softmax"}, "model": {"past_length": 3}}
     sections = merge_sections(sections, **MEMORY_WITH_GPT2)
-    with patch.object(GradientTrainer, "fit", fitted):
-        train_study(folder, tmp_path / "out", sections, last=day(1))
+    train_study(folder, tmp_path / "out", sections, last=day(1))
     assert counts[0] == [0, 8, 0, 0]
     assert counts[1] == [0, 8, 0, 8]
 

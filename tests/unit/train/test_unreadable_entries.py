@@ -15,37 +15,14 @@ from dayahead.train.catalogue import Catalogue
 from dayahead.train.checks import select_windows
 from dayahead.train.stage import train
 from dayahead.windows.folder import WindowFolder
-from support.outputs import without_times
+from support.cached_runs import KEEP_ALL, run
 from support.tiny_settings import tiny_study
-from support.window_folders import bytes_in, day, markov_days, write_window_folder
-
-DAYS = markov_days(n_days=5, sessions_per_day=12, n_items=25)
-KEEP_ALL = {"machine": {"keep_fits": "all"}}
-
-
-def run(windows, out):
-    """Train with a cache beside `out`, which starts empty as under DVC; return the output files."""
-    shutil.rmtree(out, ignore_errors=True)
-    train(tiny_study(windows, out, KEEP_ALL, cache=out.with_name("cache")))
-    return without_times(bytes_in(out))
-
-
-@pytest.fixture(scope="module")
-def windows(tmp_path_factory):
-    return write_window_folder(tmp_path_factory.mktemp("windows"), DAYS)
-
-
-@pytest.fixture(scope="module")
-def finished_run(windows, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("finished")
-    return run(windows, folder / "out"), folder
+from support.window_folders import day
 
 
 @pytest.fixture
-def finished(finished_run, tmp_path):
-    """Files of a run, and a copy of its output folder, beside which lies a copy of its cache."""
-    files, folder = finished_run
-    return files, shutil.copytree(folder, tmp_path / "finished") / "out"
+def windows(five_days):
+    return five_days
 
 
 def lose_files(entry):
@@ -61,19 +38,15 @@ def write_no_tensors(entry):
     (entry / STATE).write_bytes(b"no tensors")
 
 
-def rename_tensors(entry):
-    state = load_file(entry / STATE)
-    save_file({f"other.{name}": value for name, value in state.items()}, entry / STATE)
+def rewrite_tensors(change):
+    def damage(entry):
+        state = load_file(entry / STATE)
+        save_file(dict(change(*each) for each in state.items()), entry / STATE)
+
+    return damage
 
 
-def reshape_tensors(entry):
-    state = load_file(entry / STATE)
-    save_file({name: torch.stack([value, value]) for name, value in state.items()}, entry / STATE)
-
-
-def lose_moments(entry):
-    state = load_file(entry / STATE)
-    save_file({f"{name}.x": value for name, value in state.items()}, entry / STATE)
+rename_tensors = rewrite_tensors(lambda name, value: (f"other.{name}", value))
 
 
 def rewrite(name, change):
@@ -90,8 +63,11 @@ UNREADABLE = {
     "no state": ("fits", lose_state),
     "no tensors": ("fits", write_no_tensors),
     "tensors of other names": ("fits", rename_tensors),
-    "tensors of other shapes": ("fits", reshape_tensors),
-    "moments of other names": ("fits", lose_moments),
+    "tensors of other shapes": (
+        "fits",
+        rewrite_tensors(lambda name, value: (name, torch.stack([value, value]))),
+    ),
+    "moments of other names": ("fits", rewrite_tensors(lambda name, value: (f"{name}.x", value))),
     "no machine": ("fits", rewrite("fit.json", lambda about: about.pop("machine"))),
     "no seconds": ("fits", rewrite("fit.json", lambda about: about["fit"].update(seconds=0))),
     "no fit": ("fits", rewrite("fit.json", lambda about: about.update(fit=[]))),
@@ -114,6 +90,12 @@ def files_of(entry):
     return [path for path in entry.rglob("*") if path.is_file() and path.name != "contents.json"]
 
 
+def hash_again(entry):
+    """Let the hashes of an entry be those of its files."""
+    hashes = {path.relative_to(entry).as_posix(): sha256_of(path) for path in files_of(entry)}
+    write_json(entry / "contents.json", hashes)
+
+
 @pytest.mark.parametrize(
     "case", [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in UNREADABLE]
 )
@@ -126,13 +108,12 @@ def test_an_entry_that_is_valid_by_its_hashes_but_unreadable_is_set_aside_and_ma
     entries = [path for path in folder.iterdir() if path.name != "locks"]
     newest = max(entries, key=lambda path: path.stat().st_mtime)
     damage(newest)
-    hashes = {path.relative_to(newest).as_posix(): sha256_of(path) for path in files_of(newest)}
-    write_json(newest / "contents.json", hashes)
-    assert run(windows, out) == files
+    hash_again(newest)
+    assert run(windows, out, KEEP_ALL) == files
     assert caplog.text.count("damaged (") == 1
     assert [path.name for path in folder.glob("*.damaged")] == [f"{newest.name}.damaged"]
     assert fits == ([day(4)] if kind == "fits" else [])
-    assert run(windows, out) == files
+    assert run(windows, out, KEEP_ALL) == files
     assert caplog.text.count("damaged (") == 1
 
 
@@ -149,11 +130,10 @@ def test_a_refused_fit_leaves_the_model_that_the_run_has(windows, finished, fits
     for index, damage in ((1, lose_files), (2, rename_tensors)):
         entry = cache / "fits" / cached.keys.fits[index]
         damage(entry)
-        hashes = {path.relative_to(entry).as_posix(): sha256_of(path) for path in files_of(entry)}
-        write_json(entry / "contents.json", hashes)
+        hash_again(entry)
     for index in (1, 2):
         shutil.rmtree(cache / "evaluations" / cached.evaluation_key(index))
-    assert run(windows, out) == files
+    assert run(windows, out, KEEP_ALL) == files
     assert fits == [day(1), day(2)]
 
 
@@ -172,8 +152,7 @@ def test_a_fit_with_indices_out_of_range_is_set_aside(
     state = load_file(entry.with_name(STATE))
     [name] = [each for each in state if each.endswith(name)]
     write_tensors(entry.with_name(STATE), state | {name: torch.full_like(state[name], 2**31 - 1)})
-    contents = {each: sha256_of(entry.with_name(each)) for each in ("fit.json", STATE)}
-    write_json(entry.with_name("contents.json"), contents)
+    hash_again(entry.parent)
     fits.clear()
     train(tiny_study(windows, tmp_path / "out", sections, last=day(3), cache=tmp_path / "cache"))
     assert "expected values" in caplog.text
