@@ -185,13 +185,6 @@ def test_types_that_the_log_has_later_change_no_key(windows, copied):
     assert n_shared(keys, keys_of(windows, one)) == (5, 4)
 
 
-@pytest.mark.parametrize("network", ["none", "gpt2"])
-def test_the_past_that_memory_reads_changes_all_keys(windows, network):
-    base = merge_sections(MEMORY, model={"network": network})
-    other = merge_sections(base, model={"past_length": 3})
-    assert n_shared(keys_of(windows, base), keys_of(windows, other)) == (0, 0)
-
-
 @pytest.mark.parametrize(("base", "setting"), WITHOUT_EFFECT)
 def test_a_setting_without_effect_changes_no_key(windows, base, setting):
     section, name = setting.split(".")

@@ -10,7 +10,7 @@ from dayahead.core import plugins
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.model.building import build_model
 from dayahead.model.checkpoint import load_model, weights_of
-from dayahead.model.losses import Negatives
+from dayahead.model.losses import Negatives, Scores
 from dayahead.model.tensor_files import write_tensors
 from dayahead.train.saved_model import saved_ranks
 from dayahead.windows.folder import WindowFolder
@@ -59,6 +59,11 @@ def test_the_example_is_fitted_saved_and_read_again(shop_models, windows, tmp_pa
     train_study(windows, tmp_path / "saved", sections)
     stored = load_model(tmp_path / "saved" / "models")
     assert np.array_equal(saved_ranks(stored, folder, last, "all").ranks, evaluated)
+
+
+def built(**model):
+    """Build a model with these settings of the section `model`."""
+    return build_model(tiny_params({"model": model}), tiny_statistics(), {}, seed=1)
 
 
 OF_PROJECT = {
@@ -121,33 +126,29 @@ def test_what_a_model_folder_brings_is_not_imported(project_module, monkeypatch)
 
 def test_a_class_of_the_project_that_is_no_network_is_never_called(project_module):
     project_module("own_models", "class Other:\n    def __init__(self, **_):\n        1 / 0\n")
-    params = tiny_params({"model": {"architecture": "own_models:Other"}})
     with pytest.raises(ConfigError, match=r"subclass of torch\.nn\.Module or of .*Baseline"):
-        build_model(params, tiny_statistics(), {}, seed=1)
+        built(architecture="own_models:Other")
 
 
 def test_a_baseline_takes_its_settings_from_the_model_s_config(shop_models):
-    model = build_model(tiny_params(FADING), tiny_statistics(), {}, seed=1)
-    assert model.factor == 0.8
-    wrong = {"model": {"architecture": "fading", "config": {"speed": 1}}}
-    with pytest.raises(ConfigError, match=r"model\.config: fading: .*speed"):
-        build_model(tiny_params(wrong), tiny_statistics(), {}, seed=1)
-    wrong["model"]["config"] = {"factor": 2}
-    with pytest.raises(ConfigError, match=r"factor: 2: expected a number from 0 to 1"):
-        build_model(tiny_params(wrong), tiny_statistics(), {}, seed=1)
+    assert built(**FADING["model"]).factor == 0.8
+    for config, message in (
+        ({"speed": 1}, r"model\.config: fading: .*speed"),
+        ({"factor": 2}, r"factor: 2: expected a number from 0 to 1"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            built(architecture="fading", config=config)
 
 
 def test_a_loss_is_the_function_of_the_package(shop_models):
-    scores = plugins.load_plugin("loss", "hinge")
-    from dayahead.model.losses import Scores
-
-    of = Scores(
+    hinge = plugins.load_plugin("loss", "hinge")
+    scores = Scores(
         torch.tensor([2.0]),
         torch.tensor([[1.5, 0.0, 2.0]]),
         torch.tensor([[True, True, False]]),
         9,
     )
-    assert scores(of, None).tolist() == [0.25]  # 0.5 and 0 of two others
+    assert hinge(scores, None).tolist() == [0.25]  # 0.5 and 0 of two others
 
 
 def test_changed_source_fits_everything_again(shop_models, windows, tmp_path, fits):
@@ -161,45 +162,32 @@ def test_changed_source_fits_everything_again(shop_models, windows, tmp_path, fi
     assert len(fits) == 2 * n_fits
 
 
-def test_other_settings_of_a_baseline_are_other_fits(shop_models, windows, tmp_path, fits):
-    shared = {"cache": tmp_path / "cache"}
-    train_study(windows, tmp_path / "a", FADING, **shared)
-    n_fits = len(fits)
-    other = {"model": {"architecture": "fading", "config": {"factor": 0.1}}}
-    train_study(windows, tmp_path / "b", other, **shared)
-    assert len(fits) == 2 * n_fits
-
-
 def test_a_package_that_cannot_be_imported_is_named(install):
     install("import nowhere\n", {"dayahead.baselines": {"broken": f"{MODULE}:Broken"}})
-    params = tiny_params({"model": {"architecture": "broken"}})
     with pytest.raises(ConfigError, match=r"baseline broken: .*shop-models.*No module.*nowhere"):
-        build_model(params, tiny_statistics(), {}, seed=1)
+        built(architecture="broken")
 
 
 def test_what_is_no_baseline_is_refused(install):
     install("Other = dict\n", {"dayahead.baselines": {"other": f"{MODULE}:Other"}})
-    params = tiny_params({"model": {"architecture": "other"}})
     with pytest.raises(
         ConfigError, match=r"other: expected a subclass of .*Baseline, found <class 'dict'>"
     ):
-        build_model(params, tiny_statistics(), {}, seed=1)
+        built(architecture="other")
 
 
 def test_a_backbone_that_sees_the_future_is_refused(install):
     source = example("shop_models.py").replace("(2, 0) if causal else (1, 1)", "(1, 1)")
     install(source, {"dayahead.backbones": {"convolution": f"{MODULE}:Convolution"}})
-    params = tiny_params({"model": {"architecture": "convolution"}})
     with pytest.raises(ConfigError, match="convolution does not fit the task"):
-        build_model(params, tiny_statistics(), {}, seed=1)
+        built(architecture="convolution")
 
 
 @pytest.mark.parametrize("group", ["baselines", "backbones"])
 @pytest.mark.parametrize("name", ["gru", "memory"])
 def test_our_own_names_win(install, group, name):
     install("Other = dict\n", {f"dayahead.{group}": {name: f"{MODULE}:Other"}})
-    params = tiny_params({"model": {"architecture": name, "network": "gru"}})
-    assert build_model(params, tiny_statistics(), {}, seed=1).network is not None
+    assert built(architecture=name, network="gru").network is not None
     assert not is_baseline(name)
 
 
@@ -234,6 +222,10 @@ def test_a_loss_of_another_package_is_given_all_settings_of_losses(shop_models):
     assert {"elu", "logq", "gbce_calibration", "bpr_max_regularisation"} <= held.keys()
 
 
+def test_settings_of_a_baseline_of_another_package_are_in_its_keys(shop_models):
+    assert effective_settings(tiny_params(FADING))["model"]["config"] == {"factor": 0.8}
+
+
 def test_a_damaged_state_is_refused(shop_models, windows, tmp_path):
     train_study(windows, tmp_path, FADING)
     models = tmp_path / "models"
@@ -254,9 +246,7 @@ def test_names_of_packages_are_offered_where_one_is_unknown(shop_models):
     with pytest.raises(ConfigError, match=r"loss\.name: did you mean hinge\? .*top1_max, hinge, "):
         tiny_params({"loss": {"name": "hinges"}})
     with pytest.raises(ConfigError, match=r"did you mean convolution"):
-        build_model(
-            tiny_params({"model": {"architecture": "convolutions"}}), tiny_statistics(), {}, seed=1
-        )
+        built(architecture="convolutions")
 
 
 def fit_of_a_loss(install, source):
