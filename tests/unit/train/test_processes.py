@@ -9,7 +9,6 @@ from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.core.files import read_json
 from dayahead.distributed.launch import run_processes
 from dayahead.outputs.tables import read_windows
-from dayahead.train.run import Run
 from dayahead.train.stage import train
 from support.outputs import without_times
 from support.process_studies import DAYS, N_SESSIONS, N_STEPS, VARIANTS, every_variant
@@ -70,16 +69,12 @@ def test_two_processes_resume_from_the_cache(both_ways, kind):
 
 
 @pytest.mark.slow
-def test_one_process_resumes_what_two_left(both_ways, tmp_path, monkeypatch):
-    windows, cache = (
-        both_ways(True)[1].parent / "windows",
-        both_ways(True)[1] / "cache-no-dropout",
-    )
-    fitted = []
-    fit = Run.fit
-    monkeypatch.setattr(Run, "fit", lambda self, w: (fitted.append(w[-1].name), fit(self, w))[1])
+def test_one_process_resumes_what_two_left(both_ways, tmp_path, fits):
+    _, folder = both_ways(True)
+    windows, cache = folder.parent / "windows", folder / "cache-no-dropout"
+    fits.clear()
     train(tiny_study(windows, tmp_path / "resumed", cache=cache))
-    assert fitted == [day(2)]
+    assert fits == [day(2)]
     train(tiny_study(windows, tmp_path / "whole"))
     for window in (day(1), day(2)):
         resumed, whole = (ranks_of(tmp_path / name, window) for name in ("resumed", "whole"))
