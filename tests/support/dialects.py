@@ -5,15 +5,14 @@ import gzip
 import io
 import json
 import random
-import tarfile
-import zipfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import py7zr
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from support.archives import seven_zip_of, tar_of, zip_of
 
 Rows = list[dict[str, Any]]
 START = datetime(2019, 10, 1, tzinfo=UTC)
@@ -87,19 +86,10 @@ def packed(path: Path, content: bytes, rng: random.Random) -> Path:
     """Write the file as it is, compressed, or into an archive."""
     kind = rng.choice(["", ".gz", ".zip", ".7z", ".tar"])
     target = path.with_name(path.name + kind)
-    if kind == ".zip":
-        with zipfile.ZipFile(target, "w") as archive:
-            archive.writestr(path.name, content)
-    elif kind == ".7z":
-        with py7zr.SevenZipFile(target, "w") as archive:
-            archive.writestr(content, path.name)
-    elif kind == ".tar":
-        with tarfile.open(target, "w") as archive:
-            info = tarfile.TarInfo(path.name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    else:
-        target.write_bytes(gzip.compress(content) if kind else content)
+    pack = {"": bytes, ".gz": gzip.compress}
+    archive = {".zip": zip_of, ".7z": seven_zip_of, ".tar": tar_of}
+    written = pack[kind](content) if kind in pack else archive[kind]([(path.name, content)])
+    target.write_bytes(written)
     return target
 
 

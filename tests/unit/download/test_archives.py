@@ -2,57 +2,40 @@
 
 import errno
 import gzip
-import io
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
-import zipfile
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import py7zr
 import pytest
-import zstandard
 
 from dayahead.core.errors import DataError, SourceError
 from dayahead.download import archives
 from dayahead.download.archives import raw_files, wrap_errors
 from dayahead.download.batches import BLOCK
+from support.archives import Files, seven_zip_of, tar_of, zip_of
 
 ROOT = Path(__file__).parents[3]
 TEXT = b"session,item\n" + b"s,1\n" * 50_000
 README = b"not a table"
-
-
-def as_tar(path: Path, mode: str, files: dict[str, bytes]) -> None:
-    with tarfile.open(path, mode) as archive:
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-
-
-def as_zip(path: Path, files: dict[str, bytes]) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-
-
-def as_7z(path: Path, files: dict[str, bytes]) -> None:
-    with py7zr.SevenZipFile(path, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(content, name)
+ZEROS = [("a.csv", bytes(1 << 19)), ("b.csv", bytes(3 << 20))]
 
 
 MAKERS = {
-    "a.zip": as_zip,
-    "a.7z": as_7z,
-    "a.tar": lambda path, files: as_tar(path, "w", files),
-    "a.tar.gz": lambda path, files: as_tar(path, "w:gz", files),
-    "a.TGZ": lambda path, files: as_tar(path, "w:gz", files),
+    "a.zip": zip_of,
+    "a.7z": seven_zip_of,
+    "a.tar": tar_of,
+    "a.tar.gz": partial(tar_of, mode="w:gz"),
 }
+
+
+def write(path: Path, files: Files) -> None:
+    """Write an archive of the kind that its name says."""
+    path.write_bytes(MAKERS[path.name](files))
 
 
 def read(path: Path, *members: str) -> dict[str, bytes]:
@@ -71,48 +54,29 @@ def test_members_are_selected_by_globs(tmp_path, kind):
     path = tmp_path / kind
     files = {"logs/b.csv": TEXT, "a.csv": TEXT[:100], "README": README}
     files["logs/c.csv.gz"] = gzip.compress(TEXT)
-    MAKERS[kind](path, files)
+    write(path, files.items())
     assert read(path, "*.csv") == {f"{kind}::logs/b.csv": TEXT, f"{kind}::a.csv": TEXT[:100]}
     assert read(path, "c.csv.gz") == {f"{kind}::logs/c.csv.gz": TEXT}
     assert list(read(path, "README", "b.*")) == [f"{kind}::logs/b.csv", f"{kind}::README"]
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.csv", TEXT),
-        ("a.csv.gz", gzip.compress(TEXT)),
-        ("a.csv.GZ", gzip.compress(TEXT[:70]) + gzip.compress(TEXT[70:])),
-        ("a.csv.zst", zstandard.compress(TEXT)),
-    ],
-)
-def test_single_files_are_decompressed(tmp_path, name, content):
-    (tmp_path / name).write_bytes(content)
-    assert read(tmp_path / name) == {name: TEXT}
-
-
-def test_a_tar_compressed_with_zstd(tmp_path):
-    as_tar(tmp_path / "plain.tar", "w", {"a.csv": TEXT})
-    packed = zstandard.compress((tmp_path / "plain.tar").read_bytes())
-    (tmp_path / "a.tar.zst").write_bytes(packed)
-    assert read(tmp_path / "a.tar.zst") == {"a.tar.zst::a.csv": TEXT}
-
-
 @pytest.mark.parametrize("kind", MAKERS)
 def test_no_matching_member_is_an_error_that_lists_the_members(tmp_path, kind):
-    MAKERS[kind](tmp_path / kind, {"README": README})
+    write(tmp_path / kind, [("README", README)])
     with pytest.raises(
         SourceError, match=r"no file in it matches source\.members \*\.csv, a\*; it holds README"
     ):
         read(tmp_path / kind, "*.csv", "a*")
 
 
-@pytest.mark.parametrize("kind", ["a.zip", "a.tar", "a.tar.gz"])
-@pytest.mark.parametrize("member", ["../evil.csv", "logs/../../evil.csv"])
+@pytest.mark.parametrize("kind", ["a.zip", "a.tar"])
+@pytest.mark.parametrize(
+    "member", ["../evil.csv", "logs/../../evil.csv", "/evil.csv", "..\\evil.csv"]
+)
 def test_members_outside_the_folder_are_rejected(tmp_path, kind, member):
     inner = tmp_path / "inner"
     inner.mkdir()
-    MAKERS[kind](inner / kind, {member: TEXT})
+    write(inner / kind, [(member, TEXT)])
     with pytest.raises(SourceError, match="outside"):
         read(inner / kind)
     assert not (tmp_path / "evil.csv").exists()
@@ -144,7 +108,7 @@ def test_links_are_skipped(tmp_path):
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_two_members_of_one_name_are_an_error(tmp_path, kind, second):
     files = [("a.csv", TEXT), (second, TEXT[:100]), ("b.csv", TEXT)]
-    MAKERS[kind](tmp_path / kind, SimpleNamespace(items=lambda: files))
+    write(tmp_path / kind, files)
     with pytest.raises(SourceError, match=rf"{kind}: holds two files called a\.csv: .*Unpack"):
         read(tmp_path / kind, "*.csv")
     assert read(tmp_path / kind, "b.csv") == {f"{kind}::b.csv": TEXT}
@@ -164,34 +128,31 @@ def test_links_of_a_7z_are_not_followed(tmp_path, target):
         read(inner / "a.7z", "*.csv")
 
 
-@pytest.mark.parametrize("member", ["/evil.csv", "..\\evil.csv"])
-def test_absolute_and_windows_paths_are_rejected(tmp_path, member):
-    inner = tmp_path / "inner"
-    inner.mkdir()
-    as_zip(inner / "a.zip", {member: TEXT})
-    with pytest.raises(SourceError, match="outside"):
-        read(inner / "a.zip", "*")
-
-
-@pytest.mark.parametrize("kind", [*MAKERS, "a.csv.gz", "a.csv.zst"])
-def test_zip_bombs_are_rejected(tmp_path, kind, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.zip", zip_of(ZEROS)),
+        ("a.tar.gz", tar_of(ZEROS, "w:gz")),
+        ("b.csv.gz", gzip.compress(ZEROS[1][1])),
+    ],
+)
+def test_zip_bombs_are_rejected(tmp_path, name, content, monkeypatch):
     monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
-    zeros = {"a.csv": bytes(1 << 19), "b.csv": bytes((1 << 20) * 3)}
-    if kind in MAKERS:
-        MAKERS[kind](tmp_path / kind, zeros)
-    else:
-        pack = gzip.compress if kind.endswith("gz") else zstandard.compress
-        (tmp_path / kind).write_bytes(pack(zeros["b.csv"]))
-    if kind in ("a.7z", "a.tar"):  # checked against the disk space, or not compressed
-        assert len(read(tmp_path / kind, "*.csv")) == 2
-        return
-    with pytest.raises(SourceError, match=r"(a|b)\.csv.*more than 200 times its size"):
-        read(tmp_path / kind, "*.csv")
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SourceError, match=r"b\.csv.*more than 200 times its size"):
+        read(tmp_path / name, "*.csv")
+
+
+@pytest.mark.parametrize("kind", ["a.7z", "a.tar"])
+def test_what_is_checked_against_the_disk_or_not_compressed_is_no_bomb(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
+    write(tmp_path / kind, ZEROS)
+    assert len(read(tmp_path / kind, "*.csv")) == 2
 
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_truncated_archive_is_an_error(tmp_path, kind):
-    MAKERS[kind](tmp_path / kind, {"a.csv": bytes(range(256)) * 400})
+    write(tmp_path / kind, [("a.csv", bytes(range(256)) * 400)])
     whole = (tmp_path / kind).read_bytes()
     (tmp_path / kind).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(SourceError, match=f"{kind}.*damaged"):
@@ -206,7 +167,7 @@ def test_a_protected_archive_is_an_error(tmp_path):
 
 
 def test_a_7z_is_unpacked_only_if_there_is_space(tmp_path, monkeypatch):
-    as_7z(tmp_path / "a.7z", {"a.csv": TEXT, "b.txt": README})
+    write(tmp_path / "a.7z", [("a.csv", TEXT), ("b.txt", README)])
     usage = shutil.disk_usage(tmp_path)._replace(free=len(TEXT) - 1)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(DataError, match=r"unpacking a\.7z needs 0\.2 MB, but only 0\.2 MB are"):

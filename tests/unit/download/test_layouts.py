@@ -4,12 +4,10 @@ import csv
 import gzip
 import io
 import json
-import tarfile
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-import py7zr
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,6 +17,7 @@ from dayahead.dataset.schema import DatasetConfig, load_dataset
 from dayahead.download.stage import download
 from dayahead.preprocess.stage import preprocess
 from dayahead.windows.folder import WindowFolder, window_path
+from support.archives import seven_zip_of, tar_of
 from support.builders import machine_config, preprocess_config, window_config
 
 DATASETS = Path(__file__).parents[3] / "datasets"
@@ -105,9 +104,8 @@ def test_yoochoose_in_blocks_from_the_first_session(tmp_path, windows_of):
         [3, "2014-04-08T03:00:01.000Z", 11, "0"],
     ]
     path = tmp_path / "yoochoose-data.7z"
-    with py7zr.SevenZipFile(path, "w") as archive:
-        archive.writestr(b"not clicks", "yoochoose-buys.dat")
-        archive.writestr(written([], rows), "yoochoose-clicks.dat")
+    files = [("yoochoose-buys.dat", b"not clicks"), ("yoochoose-clicks.dat", written([], rows))]
+    path.write_bytes(seven_zip_of(files))
     folder = windows_of(load("yoochoose"), path, origin="first_session")
     blocks = [
         [row["session_id"] for row in rows_of(folder, window.name)] for window in folder.windows
@@ -157,14 +155,8 @@ def views(user: str, *moments: tuple[int, str | None], city: str = "trondheim") 
     ]  # fmt: skip
 
 
-def packed(path: Path, days: dict[str, list[dict]]) -> Path:
-    with tarfile.open(path, "w:gz") as archive:
-        for name, rows in days.items():
-            content = "".join(json.dumps(row) + "\n" for row in rows).encode()
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return path
+def json_of(rows: list[dict]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 def test_adressa(tmp_path, windows_of):
@@ -177,7 +169,8 @@ def test_adressa(tmp_path, windows_of):
         "three_month/20170116": views("w", (15 * 1440, "c"), (15 * 1440 + 1, "d")),
         "three_month/20170117": views("w", (16 * 1440, "x"), (16 * 1440 + 1, "y")),
     }
-    path = packed(tmp_path / "three_month.tar.gz", days)
+    path = tmp_path / "three_month.tar.gz"
+    path.write_bytes(tar_of(((name, json_of(rows)) for name, rows in days.items()), "w:gz"))
     dataset = load("adressa")
     rarer = {
         name: replace(feature, min_count=4) if feature.min_count > 1 else feature
