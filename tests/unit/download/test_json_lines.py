@@ -63,7 +63,7 @@ def test_nulls_and_absent_keys_say_nothing_about_types(tmp_path, monkeypatch):
 
 
 def test_bad_lines_are_counted_with_their_numbers(tmp_path):
-    lines = [b'{"session": 1}', b"", b"{", b'{"session": [1]}', b'{"session": "K\xe4se"}', b"7"]
+    lines = [b" ", b'{"session": 1}', b"{", b'{"session": [1]}', b'{"session": "K\xe4se"}', b"7"]
     content = b"\n".join(lines)
     found = batches_of(tmp_path / "a", content, TEXT, format="jsonl", is_strict=False)
     assert rows_of(found) == [("1",), ("K\\xe4se",)]

@@ -1,7 +1,10 @@
-"""Parquet with nested columns: paths, lists, and values that are records."""
+"""Parquet: types of text and numbers, paths, lists, and values that are records."""
 
+import gzip
+import random
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,10 +23,20 @@ TABLE = pa.table(
 COLUMNS = {"user.id": pa.string(), "user.geo.city": pa.string(), "user.name": pa.string()}
 
 
-def read(tmp_path, columns, **source):
-    pq.write_table(TABLE, tmp_path / "t")
-    content = (tmp_path / "t").read_bytes()
-    return batches_of(tmp_path / "a", content, columns, format="parquet", **source)
+def written(table, **options):
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue().to_pybytes()
+
+
+def read(tmp_path, columns, table=TABLE, **source):
+    return batches_of(tmp_path / "a", written(table), columns, format="parquet", **source)
+
+
+def sessions_in(tmp_path, values, **source):
+    """Read a column of text."""
+    found = read(tmp_path, {"session": pa.string()}, pa.table({"session": values}), **source)
+    return [session for (session,) in rows_of(found)]
 
 
 def test_paths_and_names_with_dots(tmp_path):
@@ -59,14 +72,54 @@ def test_what_is_no_column_is_named(tmp_path, columns, explode, message):
         read(tmp_path, columns, explode=explode)
 
 
+def test_a_compressed_file_is_read_from_its_end(tmp_path):
+    content = gzip.compress(written(pa.table({"session": ["a", None], "junk": [0, 0]})))
+    found = batches_of(tmp_path / "a", content, {"session": pa.string()}, format="parquet")
+    assert rows_of(found) == [("a",), (None,)]
+
+
 def test_uuids_are_written_as_usual(tmp_path):
     ids = [UUID(int=1), None, UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")]
     values = pa.array([each and each.bytes for each in ids], pa.uuid())
-    pq.write_table(pa.table({"id": values}), tmp_path / "t")
-    found = batches_of(
-        tmp_path / "a", (tmp_path / "t").read_bytes(), {"id": pa.string()}, format="parquet"
-    )
-    assert rows_of(found) == [(each and str(each),) for each in ids]
+    assert sessions_in(tmp_path, values) == [each and str(each) for each in ids]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_text_that_is_not_utf8_is_read_with_escapes(tmp_path, kind):
+    ends = pa.array([0, 1, 2], pa.int32()).buffers()[1]
+    values = pa.StringArray.from_buffers(2, ends, pa.py_buffer(b"\xffa")).cast(kind)
+    assert sessions_in(tmp_path, values) == ["\\xff", "a"]
+
+
+def test_half_floats_are_read(tmp_path):
+    assert sessions_in(tmp_path, pa.array(np.array([1, 2], np.float16))) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+)
+def test_all_types_of_text_are_read_the_same(tmp_path, kind):
+    values = pa.array(["a", "NULL", "7"], kind)
+    assert sessions_in(tmp_path, values, nulls=("NULL",)) == ["a", None, "7"]
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_flipped_bits_are_errors_of_ours(tmp_path, seed, compression):
+    n = 300
+    columns = {"session": [f"s{i // 3}" for i in range(n)], "item": [*range(n)], "time": [0.5] * n}
+    content = written(pa.table(columns), compression=compression)
+    rng = random.Random(seed)
+    n_errors = 0
+    for _ in range(1000 if seed else 100):
+        damaged = bytearray(content)
+        for _ in range(rng.choice([1, 1, 2, 5])):
+            damaged[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        try:
+            batches_of(tmp_path / "b", bytes(damaged), format="parquet")
+        except SourceError:
+            n_errors += 1
+    assert n_errors > 10
 
 
 def test_other_formats_are_named(tmp_path):
