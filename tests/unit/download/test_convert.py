@@ -2,9 +2,7 @@
 
 import gzip
 import logging
-import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from dayahead.core.errors import DataError, SourceError
 from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.forgotten import ForgottenConfig
-from dayahead.dataset.schema import load_dataset
 from dayahead.download import convert, parts
 from dayahead.download.stage import download
 from support.sources import Served, a_dataset, serving
@@ -70,15 +67,6 @@ def test_a_file_is_converted_once(tmp_path, converted_files):
     assert raw_after(tmp_path, first) == alone
     assert raw_after(tmp_path, second)["events-00000.parquet"] == both["events-00001.parquet"]
     assert converted_files == ["a.csv", "b.csv"]
-
-
-def test_a_cached_conversion_gives_the_same_files(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text(HEADER + "s,1,2019-10-02\n" * 4 + ",1,2019-10-01\n")
-    limits = {"nulls": {"session_id": 1}}
-    first = raw_after(tmp_path, path, quality=limits)
-    assert raw_after(tmp_path, path, quality=limits) == first
-    assert set(first) == {"events-00000.parquet", "manifest.json", "quality.md"}
 
 
 def test_events_files_are_hard_links_to_the_cache(tmp_path, entries, converted_files):
@@ -294,19 +282,3 @@ def test_the_synthetic_log_is_generated_once(tmp_path, converted_files):
     source["synthetic"]["seed"] = 2
     assert raw_after(tmp_path, **sections) != first
     assert converted_files == ["synthetic"] * 2
-
-
-@pytest.mark.long
-@pytest.mark.skipif(
-    "DAYAHEAD_DATA" not in os.environ, reason="DAYAHEAD_DATA names no folder with the real logs"
-)
-def test_a_new_day_of_g1_converts_only_that_day(tmp_path, converted_files):
-    folder = Path(os.environ["DAYAHEAD_DATA"]) / "g1-news"
-    dataset = load_dataset("g1", Path(__file__).parents[3] / "datasets")
-    days = [str(folder / f"clicks-2017-10-{day}.csv.gz") for day in ("01", "16", "17")]
-    for n in (2, 3):
-        now = replace(dataset, source=replace(dataset.source, urls=tuple(days[:n])))
-        download(now, "g1", tmp_path / "data" / "raw")
-    assert [Path(day).name for day in days] == converted_files
-    parts = read_json(tmp_path / "data/raw/manifest.json")["parts"]
-    assert [part["first_row"] for part in parts] == [0, 96_640, 96_640 + 190_891]

@@ -1,6 +1,6 @@
 """Events: exact types, all time formats, and the line of unreadable values."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -13,9 +13,6 @@ from dayahead.download.events import to_events
 from support.sources import a_dataset
 
 NOON = datetime(2019, 10, 1, 12, tzinfo=UTC)
-INSTANTS = st.integers(631_152_000_000_000, 7_258_000_000_000_000).map(
-    lambda microseconds: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
-)
 
 
 def events(rows, first_row=0, **sections):
@@ -68,23 +65,19 @@ def test_blanks_around_numbers_are_no_part_of_them():
     assert (event["session_id"], event["item_id"], event["price"]) == (" a ", 7, 1.5)
 
 
-def test_floats_become_whole_numbers_only_if_exact():
-    batch = events([(549.0, 2.0**53, "2019-10-01")])
-    assert batch.table.to_pydict()["session_id"] == ["549"]
-    assert batch.table.to_pydict()["item_id"] == [2**53]
-    for number in (0.5, 2.0**53 + 2, float("nan")):
+@pytest.mark.parametrize(("kind", "exact"), [(pa.float32(), 2.0**24), (pa.float64(), 2.0**53)])
+def test_floats_become_whole_numbers_only_if_exact(kind, exact):
+    def ids(values):
+        n = len(values)
+        rows = {"session": [549.0] * n, "item": pa.array(values, kind), "time": ["2019-10-01"] * n}
+        return events(rows).table.select(["session_id", "item_id"]).to_pydict()
+
+    assert ids([1.0, 0.0, exact, None]) == {
+        "session_id": ["549"] * 3, "item_id": [1, 0, int(exact)]
+    }  # fmt: skip
+    for number in (0.5, exact + 2, float("nan")):
         with pytest.raises(SourceError, match="column item: expected a whole number"):
-            events([("s", number, "2019-10-01")])
-
-
-def test_whole_floats_of_any_width_become_ids():
-    values = [1.0, 0.0, float(2**24), None]
-    for kind in (pa.float32(), pa.float64()):
-        rows = {"session": ["s"] * 4, "item": pa.array(values, kind), "time": ["2019-10-01"] * 4}
-        assert events(rows).table["item_id"].to_pylist() == [1, 0, 2**24]
-    rows["item"] = pa.array([2.0**24 + 2] * 4, pa.float32())
-    with pytest.raises(SourceError, match="column item: expected a whole number"):
-        events(rows)
+            ids([number])
 
 
 def test_infinite_numbers_become_null():
@@ -145,60 +138,19 @@ def test_the_session_start_is_parsed_like_the_time():
     assert batch.dropped == {"no session_start": 1}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "2019-10-01 12:00:00", "2019-10-01 12:00", "2019-10-01T12:00:00", "2019-10-01 12:00:00 UTC",
-        "2019-10-01T12:00:00.000Z", "2019-10-01T12:00:00Z", "2019-10-01 12:00:00.000000",
-        "2019-10-01T14:00:00+02:00", "2019-10-01T08:30:00-0330", "2019-10-01 14:00:00 +02:00",
-        "2019-10-01T13:00:00+01", "2019-10-01 12:00:00 GMT", "2019-10-01 12:00:00UTC",
-    ],
-)  # fmt: skip
-def test_all_text_formats_of_a_time(text):
-    assert times([text]) == [NOON]
-    assert times([text, "2019-10-01T12:00:00+00:00", None, "2019-10-01 12:00:00"]) == [NOON] * 3
-    assert times([text.encode()]) == [NOON]
-
-
 def test_text_without_an_offset_is_in_the_configured_zone():
     summer, winter = datetime(2019, 7, 1, 10, tzinfo=UTC), datetime(2019, 1, 1, 11, tzinfo=UTC)
     written = ["2019-07-01 12:00:00", "2019-01-01 12:00:00", "2019-07-01T10:00:00Z"]
     assert times(written, zone="Europe/Oslo") == [summer, winter, summer]
     assert times(written[:2], zone="Europe/Oslo") == [summer, winter]
     assert times(["2019-07-01 10:00:00 UTC"], zone="Europe/Oslo") == [summer]
-    # An hour that occurs twice, and one that does not exist.
-    assert times(["2019-10-27 02:30:00"], zone="Europe/Oslo") == [
-        datetime(2019, 10, 27, 0, 30, tzinfo=UTC)
-    ]
-    assert len(times(["2019-03-31 02:30:00"], zone="Europe/Oslo")) == 1
-
-
-@given(st.lists(INSTANTS, min_size=1), st.sampled_from([-7, 0, 2]))
-@settings(max_examples=25, deadline=None)
-def test_text_round_trip(instants, hours):
-    zone = timezone(timedelta(hours=hours))
-    assert times([instant.astimezone(zone).isoformat() for instant in instants]) == instants
-    assert times([instant.replace(tzinfo=None).isoformat(" ") for instant in instants]) == instants
-
-
-@given(st.lists(INSTANTS, min_size=1))
-@settings(max_examples=25, deadline=None)
-def test_unix_time_round_trip(instants):
-    start, ms = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
-    whole = [(instant - start) // ms for instant in instants]
-    milliseconds = [start + n * ms for n in whole]
-    microseconds = [(instant - start) // timedelta(microseconds=1) for instant in instants]
-    assert times([str(n) for n in microseconds], unit="us") == instants
-    assert times(whole, unit="ms") == milliseconds
-    assert times([f"{n / 1000:.3f}" for n in whole], unit="s") == milliseconds
-    assert times([n / 1000 for n in whole], pa.float64(), unit="s") == milliseconds
 
 
 def test_arrow_time_types():
     naive = NOON.replace(tzinfo=None)
     assert times([naive], pa.timestamp("ns")) == [NOON]
     assert times([naive], pa.timestamp("ms"), zone="Europe/Oslo") == [NOON - timedelta(hours=2)]
-    assert times([NOON], pa.timestamp("s", "America/New_York")) == [NOON]
+    assert times([NOON], pa.timestamp("s", "America/New_York"), zone="Europe/Oslo") == [NOON]
     assert times([NOON.date()], pa.date32()) == [NOON - timedelta(hours=12)]
 
 
@@ -221,7 +173,6 @@ DAY, DAY_MS = "2019-10-01", "1569931200000"
     [
         ("item", b"1", b"x1", "text", "expected a whole number .* found b'x1'"),
         ("item", "1", "1.5", "text", "found '1.5'"),
-        ("item", "1", f"{2**53 + 2}.0", "text", "found '9007199254740994.0'"),
         ("item", "1", str(2**63), "text", "found '9223372036854775808'"),
         (
             "time",
@@ -230,11 +181,7 @@ DAY, DAY_MS = "2019-10-01", "1569931200000"
             "text",
             r"expected text such as 2019.* found 'yesterday'\. quality.unreadable above 0",
         ),
-        ("time", DAY, "2019-13-01", "text", "found '2019-13-01'"),
-        ("time", DAY, "01/10/2019", "text", "found '01/10/2019'"),
         ("time", DAY, DAY_MS, "text", r"\(time.unit is text\), found '1569931200000'"),
-        ("time", DAY_MS, DAY, "ms", r"expected Unix time .*2019-10-01: set time\.unit: text in"),
-        ("time", DAY, DAY_MS, "text", r"As Unix time in ms .*12:00:00: set time\.unit: ms in the"),
         ("session", b"a", b"\xff", "text", r"expected text in UTF-8, found b'\\xff'"),
         ("item", b"1", b"0xFFFFFFFFFFFFFFFF", "text", "found b'0xF"),  # -1, says Arrow
         ("time", DAY_MS, "0x10", "ms", "found '0x10'"),

@@ -23,12 +23,6 @@ def log():
     return events_of(CONFIG).to_pandas()
 
 
-def test_the_same_seed_gives_the_same_log():
-    small = replace(CONFIG, days=3, sessions_per_day=100)
-    assert events_of(small).equals(events_of(small))
-    assert not events_of(small).equals(events_of(replace(small, seed=2)))
-
-
 def test_the_log_is_ordered_and_ends_with_its_last_day(log):
     assert log.event_time.is_monotonic_increasing
     assert log.event_time.min() >= as_utc(CONFIG.start)
