@@ -1,9 +1,7 @@
 """The table of items: read as a log is, checked as a whole, listed in the manifest."""
 
-import io
 import json
 import logging
-import zipfile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -126,14 +124,6 @@ def test_availability_is_read_like_the_time(tmp_path):
     assert rows[1]["available_until"] is None
 
 
-def test_a_format_of_availability_may_begin_with_the_clock(tmp_path):
-    form = "%H:%M %d.%m.%Y"
-    csv = "sku,since,brand,price,from\n1,10:00 01.01.2026,a,1,12:30 02.01.2026\n"
-    time = {"column": "since", "format": form}
-    rows, _ = items_of(tmp_path, csv, time=time, available_from="from")
-    assert rows[0]["available_from"].isoformat() == "2026-01-02T12:30:00+00:00"
-
-
 LIMITS = {"available_from": "from", "available_until": "to"}
 
 
@@ -159,39 +149,6 @@ def test_availability_may_lack_the_clock_of_the_format(tmp_path):
         ["2026-02-02 11", "2026-07-02 22"],
         [None, None],
     ]
-
-
-def test_availability_may_be_dates_where_the_log_has_numbers(tmp_path):
-    time = {"column": "since", "unit": "s", "zone": "Europe/Berlin"}
-    rows = "2026-02-01,1767225600", "2026-02-02 12:00,2026-07-03T00:00:00Z"
-    found, _ = limits_of(tmp_path, *rows, since="1767225600", time=time)
-    assert found == [["2026-01-31 23", "2026-01-01 00"], ["2026-02-02 11", "2026-07-03 00"]]
-
-
-def test_a_zero_date_is_no_limit(tmp_path):
-    found, checks = limits_of(tmp_path, "0000-00-00,0000-00-00 00:00:00", "9999-12-31,0001-01-01")
-    assert found == [[None, None], ["2250-01-01 00", "1900-01-01 00"]]
-    assert checks["never_available"].found == 1
-
-
-@pytest.mark.parametrize(
-    ("time", "since"),
-    [
-        ({}, "2026-01-01"),
-        ({"zone": "Europe/Berlin"}, "2026-01-01"),
-        ({"format": "%d.%m.%Y", "zone": "Europe/Berlin"}, "01.01.2026"),
-        ({"unit": "s"}, "1767225600"),
-    ],
-    ids=["text", "zone", "format", "number"],
-)
-def test_the_infinity_of_a_database_is_no_limit(tmp_path, time, since):
-    rows = f"-infinity,{since}", "infinity,infinity", "-infinity,-infinity"
-    time = {"column": "since", **time}
-    found, _ = limits_of(tmp_path, *rows, since=since, time=time)
-    late, early = "2250-01-01 00", "1900-01-01 00"
-    assert [row[0] for row in found] == [early, late, early]
-    assert found[0][1][:4] in {"2025", "2026"}
-    assert [row[1] for row in found[1:]] == [late, early]
 
 
 def test_items_that_are_never_available_are_counted_and_said(tmp_path, caplog):
@@ -260,14 +217,11 @@ def test_json_of_mixed_kinds_is_read_value_by_value(tmp_path):
     assert [row["image"] for row in rows] == [[1, 2.5], [3, 4], None, None]
 
 
-@pytest.mark.parametrize("ending", FORMATS)
-def test_vectors_of_other_lengths_are_named(tmp_path, ending):
-    write, source = FORMATS[ending]
-    files = write(VECTORS), write([None, [1.0, 2.0], [1.0, 2.0, 3.0]])
-    place = "line 4" if ending == "csv" else "line 3" if ending == "jsonl" else "row 3"
-    message = rf"section items: .*items-1\.{ending}, {place}: vectors\.image: expected 2 numbers"
-    with pytest.raises(SourceError, match=rf"{message}, as in .*, found 3\. Give all"):
-        items_of(tmp_path, *files, ending=ending, source=source, vectors=VECTOR)
+def test_vectors_of_other_lengths_are_named(tmp_path):
+    files = as_csv(VECTORS), as_csv([None, [1.0, 2.0], [1.0, 2.0, 3.0]])
+    message = r"section items: .*items-1\.csv, line 4: vectors\.image: expected 2 numbers, as in "
+    with pytest.raises(SourceError, match=rf"{message}.*, found 3\. Give all"):
+        items_of(tmp_path, *files, source={"delimiter": ";"}, vectors=VECTOR)
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
@@ -320,27 +274,6 @@ def test_a_table_that_is_not_there_is_named_before_the_log_is_converted(tmp_path
         download(dataset, "mine", tmp_path / "data" / "raw")
 
 
-@pytest.mark.parametrize("timed", [True, False])
-def test_a_table_of_a_database(tmp_path, timed):
-    duckdb = pytest.importorskip("duckdb")
-    with duckdb.connect(str(tmp_path / "shop.db")) as base:
-        base.execute(
-            "CREATE TABLE items AS SELECT * FROM (VALUES"
-            " (2, TIMESTAMP '2026-01-02 08:00', 'b', 2.5, [1.0, 2.0]),"
-            " (1, TIMESTAMP '2026-01-01 08:00', 'a', NULL, NULL)) AS t(sku, since, brand,"
-            " price, pixels)"
-        )
-    source = {"urls": [f"duckdb://{tmp_path}/shop.db"], "format": "sql", "query": "FROM items"}
-    rows, manifest = items_of(
-        tmp_path, source=source, vectors=VECTOR, time=ITEMS["time"] if timed else None
-    )
-    assert [(row["item_id"], row["brand"], row["image"]) for row in rows] == [
-        (1, "a", None),
-        (2, "b", [1.0, 2.0]),
-    ]
-    assert len(manifest.items.parts) == (2 if timed else 1)  # a file for each day
-
-
 def test_lists_of_one_size_of_a_database_may_be_null(tmp_path):
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect(str(tmp_path / "shop.db")) as base:
@@ -368,16 +301,6 @@ def test_parquet_that_arrow_cannot_read_names_the_cure(tmp_path):
         )  # fmt: skip
 
 
-def test_a_table_in_an_archive_and_another_encoding(tmp_path):
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("items.csv", CSV.replace("acme", "Bücher").encode("cp1252"))
-        archive.writestr("README", "about")
-    source = {"encoding": "cp1252"}
-    rows, _ = items_of(tmp_path, packed.getvalue(), ending="zip", source=source)
-    assert [row["brand"] for row in rows] == ["Bücher", None]
-
-
 def test_limits_on_the_order_of_the_log_do_not_hold_for_the_table(tmp_path):
     csv = "sku,since,brand,price\n1,2026-01-02,a,1\n2,2026-01-01,a,1\n"
     rows, _ = items_of(tmp_path, csv, quality={"backwards": 0})
@@ -389,10 +312,3 @@ def test_large_losses_are_said(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         items_of(tmp_path, csv, quality={"nulls": {"item_id": 1}})
     assert "25 % of the rows of the table of items (1) were dropped by items.item_id" in caplog.text
-
-
-def test_a_table_is_converted_once(tmp_path, caplog):
-    items_of(tmp_path, CSV)
-    with caplog.at_level(logging.INFO):
-        items_of(tmp_path, CSV)
-    assert "items-0.csv: 2 rows, 2 events (cached)" in caplog.text
