@@ -15,7 +15,6 @@ from dayahead.preprocess.sessions import (
     UNSEEN,
     apply_session_steps,
     needs_users,
-    roles_of,
 )
 from dayahead.preprocess.user_steps import apply_user_steps
 from support.builders import (
@@ -173,20 +172,6 @@ def test_overrun_is_cut_at_the_windows_end_plus_grace(changes, expected, dropped
     assert counts["beyond"].sum() == 5 - len(expected) or changes["overrun"] == "keep"
 
 
-def test_short_sessions_go_after_repeats_and_overrun():
-    table = events(
-        session("a", [1, 1], "2026-01-01 10:00")
-        + session("b", [1, 2], "2026-01-01 23:59")
-        + session("c", [1, 2], "2026-01-01 10:00")
-    )
-    rules = dataset_config(repeats={"rule": "drop_consecutive", "scope": "session"})
-    assert items(table, rules) == {"c": [1, 2]}
-    counts = cut(table, rules)[1]
-    assert dropped_by(counts) == {
-        "retries": 0, "repeats": 1, "overrun": 1, "short_sessions": 2, "truncated": 0, "no_role": 0,
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(("truncate", "expected"), [("first", [1, 2, 3]), ("last", [3, 4, 5])])
 def test_truncation_keeps_the_first_or_the_last_of_what_is_left(truncate, expected):
     table = events(session("a", [1, 1, 2, 3, 4, 5], "2026-01-01 10:00"))
@@ -227,17 +212,6 @@ def test_roles_of_sessions_cut_by_gaps_are_those_of_user_and_time(user):
         digest = hashlib.sha256(f"-3:{user}:{start}".encode()).digest()
         is_train = digest[0] < 128
         assert roles[datetime.fromisoformat(start)] == (is_train, not is_train)
-
-
-def test_roles_are_the_intervals_of_the_hash():
-    ids = ["a", "b", "c", "1506825423271737"]
-    split = dataset_config(split={"seed": 7, "train": [0, 0.8], "valid": [0.8, 0.9],
-                                  "test": [0.9, 1]}).split  # fmt: skip
-    hashes = [
-        int.from_bytes(hashlib.sha256(f"7:{i}".encode()).digest()[:8], "big") / 2**64 for i in ids
-    ]
-    expected = [[u < 0.8, 0.8 <= u < 0.9, u >= 0.9] for u in hashes]
-    assert roles_of(pa.chunked_array([ids]), split).tolist() == expected
 
 
 def test_a_session_without_a_role_is_dropped_and_counted():
