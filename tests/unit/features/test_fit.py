@@ -35,10 +35,26 @@ PRICES = {
 }
 
 
+def items_in(*tables):
+    """The vocabulary of items in some windows."""
+    counts = [(f"window {n}", count_values(table, ITEM_ID)) for n, table in enumerate(tables)]
+    return {ITEM_ID: vocabulary_of(add_value_counts(empty_value_counts(pa.int64()), counts))}
+
+
+def fit_prices(path, prices, feature, **columns):
+    """Fit a feature `price` to one window of train events, and return its statistics."""
+    rows = [{"item_id": 1, "event_time": "2026-01-01", "train": True, **columns}] * len(prices)
+    table = events(rows).append_column("price", pa.array(prices, pa.float64()))
+    write_parquet(path, table)
+    features = {name: FeatureConfig(kind="categorical", column=name) for name in columns}
+    features["price"] = FeatureConfig(**feature)
+    return fit_features(features, {"w": path}, 1, items_in(table))["price"]
+
+
 @pytest.fixture
 def fit(tmp_path):
     """Fit features to a log of three days: the last event of each is not for training."""
-    paths, found = {}, []
+    paths, tables = {}, []
     for window, prices in PRICES.items():
         rows = [
             {
@@ -51,10 +67,9 @@ def fit(tmp_path):
             for n, price in enumerate(prices)
         ]
         paths[window] = tmp_path / f"{window}.parquet"
-        table = events(rows)
-        write_parquet(paths[window], table)
-        found.append((window, count_values(table, ITEM_ID)))
-    vocabularies = {ITEM_ID: vocabulary_of(add_value_counts(empty_value_counts(pa.int64()), found))}
+        tables.append(events(rows))
+        write_parquet(paths[window], tables[-1])
+    vocabularies = items_in(*tables)
 
     def fit(fit_windows=1, **features):
         brand = FeatureConfig(kind="categorical", column="brand")
@@ -114,20 +129,10 @@ def test_ages_are_fitted_as_logarithms_of_days(fit):
     assert fixed == FeatureStatistics(kind="item_age", columns=["age"])
 
 
-def test_statistics_are_finite_where_there_is_little_to_fit(tmp_path):
-    for prices, average in [([None, None], 0), ([5.0, 5.0], 5), ([5.0], 5)]:
-        rows = [{"item_id": 1, "event_time": "2026-01-01", "price": price} for price in prices]
-        table = events(rows)
-        table = table.set_column(2, "price", table["price"].cast(pa.float64()))
-        table = table.append_column("train", pa.array([True] * len(prices)))
-        write_parquet(tmp_path / "a.parquet", table)
-        vocabulary = add_value_counts(
-            empty_value_counts(pa.int64()), [("w", count_values(table, ITEM_ID))]
-        )
-        known = {ITEM_ID: vocabulary_of(vocabulary)}
-        features = {"price": FeatureConfig(**number())}
-        found = fit_features(features, {"w": tmp_path / "a.parquet"}, 1, known)
-        assert (found["price"].mean, found["price"].std) == (average, 0)
+@pytest.mark.parametrize(("prices", "average"), [([None, None], 0), ([5.0, 5.0], 5), ([5.0], 5)])
+def test_statistics_are_finite_where_there_is_little_to_fit(tmp_path, prices, average):
+    found = fit_prices(tmp_path / "a.parquet", prices, number())
+    assert (found.mean, found.std) == (average, 0)
 
 
 @pytest.mark.parametrize(
@@ -146,15 +151,8 @@ def test_moments_have_the_precision_of_float64(tmp_path, feature, scaled):
     """Sums of float32 would be right to 7 digits only, and others with another NumPy."""
     n = 20_000
     prices = np.random.default_rng(3).lognormal(3, 1, n)
-    rows = [{"item_id": 1, "event_time": "2026-01-01", "brand": "a"}] * n
-    table = events(rows).append_column("price", pa.array(prices))
-    table = table.append_column("train", pa.array([True] * n))
-    write_parquet(tmp_path / "a.parquet", table)
-    counts = add_value_counts(empty_value_counts(pa.int64()), [("w", count_values(table, ITEM_ID))])
-    brand = FeatureConfig(kind="categorical", column="brand")
-    features = {"brand": brand, "price": FeatureConfig(**{**feature, "scale": "standard"})}
-    vocabularies = {ITEM_ID: vocabulary_of(counts)}
-    found = fit_features(features, {"w": tmp_path / "a.parquet"}, 1, vocabularies)["price"]
+    feature = {**feature, "scale": "standard"}
+    found = fit_prices(tmp_path / "a.parquet", prices, feature, brand="a")
     wanted = scaled(prices, math.fsum(prices) / n)
     average = math.fsum(wanted) / n
     std = math.sqrt(math.fsum((wanted - average) ** 2) / (n - 1))

@@ -43,36 +43,43 @@ def test_a_categorical_null_is_unknown_and_19_digits_stay_exact():
     assert encoded(features, rows, known)["category"] == [2, 1, 3, 1]
 
 
-def test_numbers_are_standardised_and_nulls_become_the_mean():
-    rows = [
-        {"item_id": 50, "event_time": "2026-01-03", "price": price}
-        for price in [14.0, None, 6.0, math.nan, math.inf]
-    ]
-    features = {"price": {"kind": "number", "mean": 10.0, "std": 4.0}}
-    assert encoded(features, rows)["price"] == [1, 0, -1, 0, 0]
+NORMAL = NormalDist()
+NUMBERS = {
+    "standardised, what is missing is the mean": (
+        {"kind": "number", "mean": 10.0, "std": 4.0},
+        [14.0, None, 6.0, math.nan, math.inf],
+        [1, 0, -1, 0, 0],
+    ),
+    "beyond float32 is missing, as in a log": (
+        {"kind": "number", "mean": 10.0, "std": 4.0}, [1e39, -1e39], [0, 0]
+    ),
+    # A largest float32 would be infinite after a division by a small deviation.
+    "cut off": (
+        {"kind": "number", "mean": 10.0, "std": 0.5},
+        [14.0, 3.4e38, -3.4e38, 600.0, None],
+        [8, 1000, -1000, 1000, 0],
+    ),
+    "only centred where it never varied": (
+        {"kind": "number", "mean": 3.0, "std": 0.0}, [3.0, 3.0], [0, 0]
+    ),
+    "a logarithm takes negative numbers as zero": (
+        {"kind": "log_number", "mean": 0.5, "std": 0.25},
+        [math.e - 1, 0.0, -5.0, None],
+        [2, -2, -2, 0],
+    ),
+    "the normal quantile of the rank": (
+        {"kind": "number", "knots": [1.0, 2.0, 2.0, 4.0], "n": 4},
+        [1.0, 2.0, 4.0, 3.0, -9.0, 99.0, None],  # 3 is half-way between ranks 3 and 4
+        [*(NORMAL.inv_cdf(share / 8) for share in (1, 4, 7, 6, 1, 7)), 0],
+    ),
+    "no ranks": ({"kind": "number", "knots": [], "n": 0}, [1.0, None], [0, 0]),
+}  # fmt: skip
 
 
-def test_log_number_takes_negative_numbers_as_zero():
-    rows = [
-        {"item_id": 50, "event_time": "2026-01-03", "price": price}
-        for price in [math.e - 1, 0.0, -5.0, None]
-    ]
-    features = {"price": {"kind": "log_number", "mean": 0.5, "std": 0.25}}
-    assert encoded(features, rows)["price"] == pytest.approx([2, -2, -2, 0], abs=1e-6)
-
-
-def test_a_number_that_never_varied_is_only_centred():
-    rows = session("a", [50, 50], "2026-01-03", price=3.0)
-    features = {"price": {"kind": "number", "mean": 3.0, "std": 0.0}}
-    assert encoded(features, rows)["price"] == [0, 0]
-
-
-def test_standardised_numbers_are_cut_off():
-    """A largest float32 would be infinite after a division by a small deviation."""
-    prices = [14.0, 3.4e38, -3.4e38, 600.0, None]
+@pytest.mark.parametrize(("feature", "prices", "expected"), NUMBERS.values(), ids=list(NUMBERS))
+def test_numbers(feature, prices, expected):
     rows = [{"item_id": 50, "event_time": "2026-01-03", "price": price} for price in prices]
-    features = {"price": {"kind": "number", "mean": 10.0, "std": 0.5}}
-    assert encoded(features, rows)["price"] == [8, 1000, -1000, 1000, 0]
+    assert encoded({"price": feature}, rows)["price"] == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -221,20 +228,6 @@ def test_a_relative_number_is_finite_however_small_the_mean():
     assert encoded(features, rows, known)["price"] == [np.finfo(np.float32).max]
 
 
-def test_gauss_rank_is_the_normal_quantile_of_the_rank():
-    rows = [
-        {"item_id": 50, "event_time": "2026-01-03", "price": price}
-        for price in [1.0, 2.0, 4.0, 3.0, -9.0, 99.0, None]
-    ]
-    features = {"price": {"kind": "number", "knots": [1.0, 2.0, 2.0, 4.0], "n": 4}}
-    normal = NormalDist()
-    shares = [1 / 8, 4 / 8, 7 / 8, 6 / 8, 1 / 8, 7 / 8]  # 3 is half-way between ranks 3 and 4
-    expected = [*map(normal.inv_cdf, shares), 0]
-    assert encoded(features, rows)["price"] == pytest.approx(expected, abs=1e-6)
-    features = {"price": {"kind": "number", "knots": [], "n": 0}}
-    assert encoded(features, rows)["price"] == [0] * 7
-
-
 def test_a_window_uses_its_own_statistics_or_the_newest():
     rows = session("a", [50], "2026-01-03", price=4.0)
     windows = {
@@ -245,12 +238,6 @@ def test_a_window_uses_its_own_statistics_or_the_newest():
     known = {ITEM_ID: ITEMS}
     assert encode(events(rows), settings.at("2026-01-02"), known)["price"].to_pylist() == [3]
     assert encode(events(rows), settings, known)["price"].to_pylist() == [1]
-
-
-def test_a_number_beyond_float32_counts_as_missing_as_in_a_log():
-    rows = [{"item_id": 50, "event_time": "2026-01-03", "price": price} for price in [1e39, -1e39]]
-    features = {"price": {"kind": "number", "mean": 10.0, "std": 4.0}}
-    assert encoded(features, rows)["price"] == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -1,37 +1,35 @@
+"""Real logs, downloaded and preprocessed: every event is kept or counted."""
+
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 
+from dayahead.dataset.schema import load_dataset
+from dayahead.download.stage import download
 from support.builders import dataset_config
+from support.project_copy import ROOT
 
 USER = {"user_id": "user_id"}
 
 
+@pytest.fixture
+def log_of(tmp_path, monkeypatch, real_data):
+    """Return the event table of a data set of the project."""
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+
+    def log_of(name):
+        download(load_dataset(name, ROOT / "datasets"), name, tmp_path / "raw")
+        return pq.read_table(tmp_path / "raw" / "events-00000.parquet")
+
+    return log_of
+
+
 @pytest.mark.long
-def test_rees46_head_adds_up(run, real_data):
-    source = pa.csv.read_csv(
-        real_data / "rees46-head/2019-Oct-head.csv.gz",
-        convert_options=pa.csv.ConvertOptions(
-            strings_can_be_null=True,
-            column_types={"event_time": pa.string(), "user_id": pa.string()},
-        ),
-    )
-    times = pc.strptime(source["event_time"], format="%Y-%m-%d %H:%M:%S UTC", unit="us")
-    table = pa.table(
-        {
-            "session_id": source["user_session"],
-            "user_id": source["user_id"],
-            "item_id": source["product_id"],
-            "event_time": times.cast(pa.timestamp("us", "UTC")),
-            "row": pa.array(range(len(source))),
-            "category": source["category_id"],
-            "brand": source["brand"],
-            "price": source["price"].cast(pa.float64()),
-        }
-    )
+def test_rees46_head_adds_up(run, log_of):
+    table = log_of("rees46_head")
     features = {
-        "category": {"kind": "categorical", "column": "category_id", "type": "int"},
+        "category_id": {"kind": "categorical", "column": "category_id", "type": "int"},
         "brand": {"kind": "categorical", "column": "brand"},
         "price": {"kind": "log_number", "column": "price"},
     }
@@ -47,32 +45,12 @@ def test_rees46_head_adds_up(run, real_data):
     assert items < set(table["item_id"].to_pylist())
     brands = store.vocabulary("brand")["value"]
     assert brands.null_count == 0
-    assert store.vocabulary("category")["value"].type == pa.int64()
+    assert store.vocabulary("category_id")["value"].type == pa.int64()
 
 
 @pytest.mark.slow
-def test_diginetica_sample_adds_up(run, real_data):
-    source = pa.csv.read_csv(
-        real_data / "diginetica-sample/sample_train-item-views.csv.gz",
-        parse_options=pa.csv.ParseOptions(delimiter=";"),
-        convert_options=pa.csv.ConvertOptions(
-            null_values=["NA"],
-            strings_can_be_null=True,
-            column_types={"session_id": pa.string(), "user_id": pa.string()},
-        ),
-    )
-    day = source["eventdate"].cast(pa.timestamp("ms")).cast(pa.int64())
-    table = pa.table(
-        {
-            "session_id": source["session_id"],
-            "user_id": source["user_id"],
-            "item_id": source["item_id"],
-            "event_time": pc.add(day, source["timeframe"])
-            .cast(pa.timestamp("ms", "UTC"))
-            .cast(pa.timestamp("us", "UTC")),
-            "row": pa.array(range(len(source))),
-        }
-    )
+def test_diginetica_sample_adds_up(run, log_of):
+    table = log_of("diginetica")
     store = run(table, dataset_config(columns=USER), overrun="keep", log_end="2016-07-01")
     manifest = store.manifest
     assert (manifest.sessions_read, manifest.sessions_kept) == (2986, 2053)
