@@ -27,6 +27,8 @@ from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.manifest import ITEMS_FILE, EventsFile, ItemsRecord, RawManifest
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.dataset.time import microseconds
+from dayahead.preprocess.stage import preprocess
+from dayahead.windows.folder import WindowFolder
 
 
 def instant(text: str) -> datetime:
@@ -188,6 +190,16 @@ def machine_config(**changes: Any) -> MachineConfig:
         "strict": False,
     }
     return validated(MachineConfig, {**value, **changes}, "params.yaml")
+
+
+def preprocessed(
+    folder: Path, dataset: DatasetConfig, window: WindowConfig | None = None
+) -> WindowFolder:
+    """Preprocess `raw` of a folder to its `windows`."""
+    raw, windows = folder / "raw", folder / "windows"
+    window = window or window_config()
+    preprocess(raw, windows, dataset, window, preprocess_config(), machine_config())
+    return WindowFolder(windows)
 
 
 def random_log(seed: int, days: int, sessions_per_day: int = 12, n_items: int = 15) -> pa.Table:

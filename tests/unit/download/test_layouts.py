@@ -15,10 +15,9 @@ import pytest
 from dayahead.core.files import read_json
 from dayahead.dataset.schema import DatasetConfig, load_dataset
 from dayahead.download.stage import download
-from dayahead.preprocess.stage import preprocess
 from dayahead.windows.folder import WindowFolder, window_path
 from support.archives import seven_zip_of, tar_of
-from support.builders import machine_config, preprocess_config, window_config
+from support.builders import preprocessed, window_config
 
 DATASETS = Path(__file__).parents[3] / "datasets"
 
@@ -31,11 +30,8 @@ def windows_of(tmp_path, monkeypatch):
     def windows_of(dataset: DatasetConfig, source: Path, **window: object) -> WindowFolder:
         source_config = replace(dataset.source, urls=(str(source),))
         dataset = replace(dataset, source=source_config)
-        raw, folder = tmp_path / "raw", tmp_path / "windows"
-        download(dataset, "mine", raw)
-        config, machine = preprocess_config(), machine_config()
-        preprocess(raw, folder, dataset, window_config(**window), config, machine)
-        return WindowFolder(folder)
+        download(dataset, "mine", tmp_path / "raw")
+        return preprocessed(tmp_path, dataset, window_config(**window))
 
     return windows_of
 

@@ -6,14 +6,11 @@ import pytest
 from dayahead.dataset.schema import load_dataset
 from dayahead.download.stage import download
 from dayahead.inspection.log import inspect_log
-from dayahead.preprocess.stage import preprocess
-from dayahead.windows.folder import WindowFolder
 from dayahead.windows.session_ids import hashed_ids
 from support.builders import (
     dataset_config,
     events,
-    machine_config,
-    preprocess_config,
+    preprocessed,
     window_config,
 )
 from support.log_shapes import SHAPES
@@ -25,9 +22,7 @@ def windows_of(path, folder, window):
     (folder / "shop.yaml").write_text(inspect_log([str(path)], "shop").text)
     dataset = load_dataset("shop", folder)
     download(dataset, "shop", folder / "raw")
-    preprocess(folder / "raw", folder / "windows", dataset, window, preprocess_config(),
-               machine_config())  # fmt: skip
-    return written_windows(WindowFolder(folder / "windows"))
+    return written_windows(preprocessed(folder, dataset, window))
 
 
 def human_windows(shape, window):

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from dayahead.core.errors import DayaheadError
 from dayahead.download.stage import download
-from dayahead.preprocess.stage import preprocess
-from dayahead.windows.folder import WindowFolder
-from support.builders import CALENDAR_WINDOWS, machine_config, preprocess_config, window_config
+from support.builders import CALENDAR_WINDOWS, preprocessed, window_config
 from support.raw_oracle import NAMES, NULLS, START, expected
 from support.raw_tables import ODD, ODD_TIMES, WORDS, seldom
 from support.session_windows import closed_windows, written_windows
@@ -94,16 +92,13 @@ def check(folder, rows, sessions, window, unreadable):
     )
     try:
         download(dataset, "mine", folder / "raw")
-        config, machine = preprocess_config(), machine_config()
-        preprocess(folder / "raw", folder / "windows", dataset, window, config, machine)
+        store = preprocessed(folder, dataset, window)
     except DayaheadError as error:
         event(f"an error: {str(error)[:20]}")
         return
     event("windows")
     table = pa.Table.from_pylist(expected(_read(folder / "log.csv"), "text").events)
-    assert written_windows(WindowFolder(folder / "windows")) == closed_windows(
-        table, dataset, window
-    )
+    assert written_windows(store) == closed_windows(table, dataset, window)
 
 
 def _read(path):

@@ -23,8 +23,7 @@ from support.builders import (
     dataset_config,
     days_of,
     events,
-    machine_config,
-    preprocess_config,
+    preprocessed,
     random_log,
     session,
     window_config,
@@ -113,10 +112,7 @@ def prepared(plain, tmp_path_factory):
             patch.setenv("DVC_ROOT", str(folder / "project"))
             for n_parts, log_end in runs:
                 write_log(folder / "raw", plain[:n_parts], log_end=log_end)
-                stage.preprocess(
-                    folder / "raw", folder / "windows", PLAIN, window_config(),
-                    preprocess_config(), machine_config(),
-                )  # fmt: skip
+                preprocessed(folder, PLAIN)
         return folder / "project", bytes_in(folder / "windows")
 
     return prepared

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from dayahead.core.columns import TIMESTAMP
 from dayahead.core.files import read_json
-from dayahead.preprocess.stage import LateRowsError, preprocess
+from dayahead.preprocess.stage import LateRowsError
 from support.builders import (
     events,
     instant,
-    machine_config,
-    preprocess_config,
+    preprocessed,
     random_log,
     session,
     window_config,
@@ -147,10 +146,7 @@ def check_nights(tmp_path_factory, monkeypatch, seed, cuts, window):
         for n in nights:
             items = [until(rows, ends[n - 1])]
             write_log(folder / "raw", files_until(log, ends[:n]), log_end=ends[n - 1], items=items)
-            preprocess(
-                *(folder / "raw", folder / "windows", item_dataset()),
-                *(window_config(**window), preprocess_config(), machine_config()),
-            )
+            preprocessed(folder, item_dataset(), window_config(**window))
         contents.append(bytes_in(folder / "windows"))
     assert contents[0] == contents[1]
 

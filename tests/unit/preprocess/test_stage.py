@@ -20,8 +20,7 @@ from support.builders import (
     dataset_config,
     events,
     instant,
-    machine_config,
-    preprocess_config,
+    preprocessed,
     random_log,
     session,
     window_config,
@@ -231,17 +230,9 @@ def test_parts_buckets_and_workers_change_no_byte(run, monkeypatch):
 
 def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path):
     write_log(tmp_path / "raw", TWO_DAYS, log_end="2026-02-01")
-    config, machine = preprocess_config(), machine_config()
-
-    def preprocess(min_sessions):
-        window = window_config(min_sessions=min_sessions)
-        stage.preprocess(
-            tmp_path / "raw", tmp_path / "windows", dataset_config(), window, config, machine
-        )
-
-    preprocess(1)
+    preprocessed(tmp_path, dataset_config())
     with pytest.raises(DataError):
-        preprocess(100)
+        preprocessed(tmp_path, dataset_config(), window_config(min_sessions=100))
     assert len(WindowFolder(tmp_path / "windows").windows) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["raw", "windows"]
 
@@ -270,15 +261,6 @@ def test_statistics_are_fitted_on_fit_windows(run):
     assert store.statistics.fitted_on == ["2026-01-01", "2026-01-02"]
     mean = store.statistics.features["price"].mean
     assert mean != run(table, dataset).statistics.features["price"].mean
-
-
-def test_string_items(run):
-    rows = [{**row, "item_id": f"i{row['item_id']}"} for row in session("a", [3, 1], "2026-01-01")]
-    store = run(
-        events(rows, item_type=pa.string()),
-        dataset_config(columns={"item_id": {"column": "item_id"}}),
-    )
-    assert store.vocabulary("item_id")["value"].to_pylist() == ["i3", "i1"]
 
 
 class TestPastEvents:

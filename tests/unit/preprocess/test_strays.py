@@ -7,23 +7,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from dayahead.config.loading import validated
 from dayahead.core.columns import EVENT_TIME, ROW, SESSION_START
 from dayahead.core.files import read_json
-from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.stage import download
-from dayahead.preprocess import stage
 from dayahead.preprocess.stage import LateRowsError
 from support.builders import (
     dataset_config,
     days_of,
     events,
-    machine_config,
-    preprocess_config,
+    preprocessed,
     random_log,
     session,
-    window_config,
 )
+from support.sources import a_dataset
 from support.window_folders import bytes_in
 
 USER = {"user_id": "user_id"}
@@ -154,7 +150,7 @@ def test_late_rows_are_explained_by_how_far_the_log_reached(run, plain):
         run([ahead, plain[1]], dataset, project="shared", log_end="2026-01-03 09:00:00")
 
 
-def nights(folder, exports, monkeypatch, **window):
+def nights(folder, exports, monkeypatch):
     """Download and preprocess growing lists of files; yield the windows and states each time."""
     monkeypatch.setenv("DVC_ROOT", str(folder / "project"))
     monkeypatch.setattr("dayahead.download.stage.today", lambda: date(2029, 1, 1))
@@ -163,17 +159,9 @@ def nights(folder, exports, monkeypatch, **window):
         paths.append(folder / f"{number}.csv")
         with paths[-1].open("w", newline="") as file:
             csv.writer(file).writerows([("session", "item", "time"), *rows])
-        value = {
-            "description": "", "licence": "", "features": {}, "time": {"column": "time"},
-            "source": {"urls": [str(path) for path in paths]},
-            "columns": {"session_id": "session", "item_id": {"column": "item", "type": "int"}},
-            "sessions": {"repeats": {"rule": "keep", "scope": "session"}},
-            "split": {"seed": 1, "train": [0, 1], "valid": [0, 0.5], "test": [0.5, 1]},
-        }  # fmt: skip
-        dataset = validated(DatasetConfig, value, "mine.yaml")
+        dataset = a_dataset(source={"urls": [str(path) for path in paths]})
         download(dataset, "mine", folder / "raw")
-        settings = window_config(**window), preprocess_config(), machine_config()
-        stage.preprocess(folder / "raw", folder / "windows", dataset, *settings)
+        preprocessed(folder, dataset)
         content = read_json(folder / "windows/windows.json")
         yield {each["window"]: (each["state"], each["sessions"]) for each in content["windows"]}
 
