@@ -15,8 +15,8 @@ ROWS = [(f"s{n}", str(n), "2024-03-04") for n in range(40)]
 LINES = [",".join(row) for row in ROWS]
 
 
-def csv(*lines: str, end: str = "\n") -> bytes:
-    return (end.join([HEADER, *lines]) + end).encode()
+def csv(*lines: str) -> bytes:
+    return "\n".join([HEADER, *lines, ""]).encode()
 
 
 @pytest.mark.parametrize("block", [64, 1 << 20])
@@ -36,6 +36,13 @@ def test_odd_rows_are_left_out_with_exact_numbers(tmp_path, monkeypatch, block):
     assert locations == [f"a.csv, line {n + 2}" for n in numbers]
     with pytest.raises(SourceError, match=r"line 2: .*Expected 3 columns, got 2: a,b\. See source"):
         batches_of(tmp_path / "a.csv", content)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_before_the_rows_are_counted(tmp_path, end):
+    content = end.join(["sep=,", "", HEADER, *LINES[:1]]).encode()
+    (found,) = batches_of(tmp_path / "a.csv", content)
+    assert found.location(0) == "a.csv, line 4"
 
 
 def test_rows_that_are_no_rows_are_all_counted(tmp_path):
