@@ -70,6 +70,9 @@ def test_gzip_of_any_size(tmp_path, zeros):
         ("a.rar", b"Rar!\x1a\x07\x01\0", "is a rar archive, which cannot be read"),
         ("a.csv.Z", b"\x1f\x9d\x90abc", r"is a file of compress"),
         ("a.csv.br", b"\x0b\x02\x80\xff\xfe", "is a brotli file"),
+        ("a.sz", b"\xff\x06\0\0sNaPpY", "is a snappy file"),
+        ("a.avro", b"Obj\x01\x04\x14\xff", "is an Avro file"),
+        ("a.db", b"SQLite format 3\0\x10", "is an SQLite database"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path, name, content, message):
