@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from cluster.study import ROOT, Study
-from support.project_copy import copy_project
+from support.project_copy import copy_project, shrink_log
 from support.slurm_lab import SlurmLab, lacking
 
 SETTINGS = {
@@ -35,12 +35,7 @@ def prepared(lab, tmp_path_factory):
     """A project with its windows, nothing trained."""
     folder = tmp_path_factory.mktemp("prepared")
     copy_project(folder, SETTINGS)
-    log = folder / "datasets" / "synthetic.yaml"
-    text = log.read_text()
-    for old, new in {"days: 15": "days: 7", "_day: 4000": "_day: 400"}.items():
-        assert old in text
-        text = text.replace(old, new)
-    log.write_text(text)
+    shrink_log(folder, 7, 400)
     shutil.copytree(ROOT / "tools", folder / "tools")
     study = Study(lab, folder)
     (folder / ".venv").symlink_to(sys.prefix)

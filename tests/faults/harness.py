@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,8 @@ from pathlib import Path
 import psutil
 
 from dayahead.core.cache import Cache
+from support.commands import PROGRAMS
+from support.git_projects import commit_all
 from support.project_copy import change_params, copy_project
 from support.window_folders import bytes_in
 
@@ -70,15 +71,14 @@ class Project:
             (own_clicks / name).symlink_to(clicks / "g1-news" / name)
         environment = {
             **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": PROGRAMS,
             "PYTHONPATH": "src",
             "DAYAHEAD_DATA": str(folder / "clicks"),
             "DVC_SITE_CACHE_DIR": str(folder / ".dvc" / "site"),
             "OMP_NUM_THREADS": "1",
         }
         created = cls(folder, environment)
-        for command in ("init -q", "add .", "-c user.name=n -c user.email=n commit -qm all"):
-            created.run_successfully(f"git {command}")
+        commit_all(folder)
         created.run_successfully("dvc repro preprocess")
         return created
 

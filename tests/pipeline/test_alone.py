@@ -3,15 +3,16 @@
 import json
 import os
 import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from support import commands
+from support.commands import PROGRAMS
+
 ALONE = Path(__file__).parents[2] / "tools" / "alone"
 STAGE = "stages: {write: {cmd: 'echo done > out', outs: [out]}}"
-PROGRAMS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
 @pytest.fixture
@@ -22,30 +23,22 @@ def project(tmp_path):
     return tmp_path
 
 
-def start(folder, *command, **environment):
-    site = str(folder / "site")
-    given = {"PATH": PROGRAMS, "HOME": site, "DVC_SITE_CACHE_DIR": site, "DVC_NO_ANALYTICS": "1"}
-    return subprocess.Popen(
-        command,
-        cwd=folder,
-        env=given | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def environment_of(folder):
+    return {"HOME": str(folder / "site"), "DVC_SITE_CACHE_DIR": str(folder / "site")}
 
 
 def run(folder, *command, **environment):
     """Return status, standard output and standard error of a command."""
-    process = start(folder, *command, **environment)
-    output, errors = process.communicate(timeout=60)
-    return process.returncode, output, errors
+    done = commands.run(folder, *command, **environment_of(folder) | environment)
+    return done.returncode, done.stdout, done.stderr
 
 
 @contextmanager
 def holder(folder, **environment):
     """A command that holds the lock."""
-    process = start(folder, ALONE, "sh", "-c", "echo started; exec sleep 60", **environment)
+    command = [ALONE, "sh", "-c", "echo started; exec sleep 60"]
+    given = {"PATH": PROGRAMS} | environment_of(folder) | environment
+    process = subprocess.Popen(command, cwd=folder, env=given, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "started\n"
         yield process

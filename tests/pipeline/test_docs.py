@@ -28,6 +28,7 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")), *DOCS]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 """Notebooks, all of whose blocks run: test_tutorials.py."""
+ROOMS = [path.parent.name for path in (ROOT / "src" / "dayahead").glob("*/__init__.py")]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^>]*) -->\n)?^```bash\n(?P<text>.*?)^```$", re.M | re.S)
 SLOW = "run: slow"
@@ -194,21 +195,8 @@ def test_data_sets_and_presets_exist():
 
 
 def test_files_of_the_source_exist():
-    rooms = [path.parent.name for path in (ROOT / "src" / "dayahead").glob("*/__init__.py")]
-    tops = "|".join(
-        [
-            "src",
-            "stages",
-            "tools",
-            "benchmarks",
-            "tests",
-            "docs",
-            "presets",
-            "searches",
-            "containers",
-            *rooms,
-        ]
-    )
+    folders = ("src", "stages", "tools", "benchmarks", "tests", "docs")
+    tops = "|".join([*folders, "presets", "searches", "containers", *ROOMS])
 
     def missing(page):
         named = re.findall(rf"`((?:{tops})/[\w./-]+)`", text_of(page))
@@ -228,8 +216,7 @@ def test_files_of_the_source_exist():
 
 def test_the_tree_of_rooms_is_whole():
     listed = re.findall(r"^  (\w+)/ ", text_of(ROOT / "docs" / "contributing.md"), re.M)
-    rooms = [path.parent.name for path in (ROOT / "src" / "dayahead").glob("*/__init__.py")]
-    assert sorted(listed) == sorted(rooms)
+    assert sorted(listed) == sorted(ROOMS)
 
 
 def test_the_workflow_calls_verbs_of_make():

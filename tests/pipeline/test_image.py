@@ -4,23 +4,23 @@ import fcntl
 import os
 import shutil
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from support import commands
+
 ROOT = Path(__file__).parents[2]
-PROGRAMS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+IDENTITY = {
+    f"GIT_{name}_{key}": value
+    for name in ("AUTHOR", "COMMITTER")
+    for key, value in {"NAME": "Me", "EMAIL": "me@localhost"}.items()
+}
 
 
 def run(folder, *command, **environment):
-    given = {"PATH": PROGRAMS, "HOME": str(folder.parent), "DVC_NO_ANALYTICS": "1"}
-    for name in ("AUTHOR", "COMMITTER"):
-        given |= {f"GIT_{name}_NAME": "Me", f"GIT_{name}_EMAIL": "me@localhost"}
-    return subprocess.run(
-        command, cwd=folder, env=given | environment, capture_output=True, text=True, check=False
-    )
+    return commands.run(folder, *command, **{"HOME": str(folder.parent)} | IDENTITY | environment)
 
 
 @pytest.fixture
@@ -176,20 +176,8 @@ def project(tmp_path):
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in (
-        "sh",
-        "git",
-        "tar",
-        "cat",
-        "basename",
-        "mktemp",
-        "mkdir",
-        "chmod",
-        "sed",
-        "rm",
-        "find",
-        "grep",
-        "sort",
-        "dirname",
+        *("sh", "git", "tar", "cat", "basename", "mktemp", "mkdir", "chmod", "sed", "rm", "find"),
+        *("grep", "sort", "dirname"),
     ):
         (programs / name).symlink_to(shutil.which(name))
     (programs / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')

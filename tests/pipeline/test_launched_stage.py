@@ -7,10 +7,10 @@ import pytest
 from dayahead.config.baselines import COMPARED
 from support.git_projects import commit_all
 from support.launched_study import errors_in, ranks
-from support.outputs import without_times
+from support.outputs import outputs_in
 from support.project_copy import copy_project
 from support.results_folders import write_raw_manifest
-from support.window_folders import bytes_in, markov_days, write_window_folder
+from support.window_folders import markov_days, write_window_folder
 
 pytestmark = pytest.mark.slow
 SETTINGS = {
@@ -41,11 +41,6 @@ def stage(project, *, ranks_of_launcher=({},), **environ):
     return started.statuses, outputs
 
 
-def outputs_of(project):
-    """All outputs but clock times."""
-    return without_times(bytes_in(project / "results") | bytes_in(project / "models"))
-
-
 def record_files(project):
     return sorted(project.glob(".dayahead/outbox/*/train.jsonl"))
 
@@ -57,14 +52,14 @@ def test_one_process_of_a_launcher_records_and_writes(project, free_port):
     )
     assert statuses == [0, 0], outputs
     assert len(record_files(project)) == 1
-    whole = outputs_of(project)
+    whole = outputs_in(project)
     assert {"evidence.csv", *(f"baselines/{name}.csv" for name in COMPARED)} < {*whole}
     for name in ("results", "models", ".dayahead"):
         shutil.rmtree(project / name)
     launch = f"torchrun --nproc-per-node=2 --master-port={free_port}"
     statuses, outputs = stage(project, DAYAHEAD_LAUNCH=launch)
     assert statuses == [0], outputs
-    assert outputs_of(project) == whole
+    assert outputs_in(project) == whole
     assert len(record_files(project)) == 1
 
 

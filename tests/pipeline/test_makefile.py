@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.commands import run
+
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 FIXED = {"repro", "test", "check", "test-long", "test-slow", "bench", "ui", "clean"}
@@ -27,9 +29,7 @@ def project(tmp_path):
 
 def make(folder, *words):
     """Run make as typed at a prompt: no variable of a make that runs these tests reaches it."""
-    env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
-    command = ["make", *words]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    return run(folder, "make", *words, PATH=os.environ["PATH"])
 
 
 def interpreter(path, version, then="exit 1"):
@@ -151,9 +151,8 @@ def test_stages_and_tests_write_bytecode(project):
     (project / "bytecode.mk").write_text(
         "include Makefile\n.PHONY: show\nshow:\n\t@echo [$$PYTHONDONTWRITEBYTECODE]\n"
     )
-    command = ["make", "-f", "bytecode.mk", "show"]
-    env = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
-    assert subprocess.check_output(command, cwd=project, env=env, text=True) == "[]\n"
+    shown = run(project, "make", "-f", "bytecode.mk", "show", PYTHONDONTWRITEBYTECODE="1")
+    assert shown.stdout == "[]\n"
 
 
 def test_a_peer_is_set_up_beside_our_environment_once(project):
@@ -244,9 +243,7 @@ def test_the_newest_python_on_the_path_is_taken(tmp_path):
     for version in ("3.11.7", "3.13.0", "3.12.1"):
         name = "python" + version.rpartition(".")[0]
         interpreter(tmp_path / name, version, then=f"echo {name}")
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    command = [str(ROOT / "tools" / "find-python")]
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    found = run(tmp_path, ROOT / "tools" / "find-python", PATH=f"{tmp_path}:/usr/bin:/bin")
     assert found.stdout == "python3.13\n"
 
 
@@ -258,10 +255,6 @@ def test_equal_runs_have_their_averages_in_the_list_of_experiments(tmp_path):
     (tmp_path / "dvc.yaml").write_text("metrics:\n- aod.json\n")
     identity = "git -c user.name=a -c user.email=a@b"
     commit = f"git init -q && dvc init -q && git add . && {identity} commit -qm a"
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    command = f"{commit} && {recipe[1].replace('$$', '$')}"
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
-    )
-    assert "aod.ndcg_at_20" in done.stdout
+    done = run(tmp_path, "bash", "-c", f"{commit} && {recipe[1].replace('$$', '$')}")
+    assert "aod.ndcg_at_20" in done.stdout, done.stderr
     assert "_at_10" not in done.stdout

@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "containers" / "monitoring"
 RULES = FOLDER / "rules.yaml"
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
-OF_PROMETHEUS = {"up"}
 LABELS_OF_PROMETHEUS = {"job", "instance", "le"}
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="needs promtool, of Debian's package prometheus"

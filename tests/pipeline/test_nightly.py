@@ -37,17 +37,15 @@ def shop(tmp_path_factory):
     return clone, write_log(folder / "all", N_DAYS)
 
 
+def nightly(clone, *options):
+    command = [sys.executable, "-m", "dayahead", "nightly", *options]
+    place = {"cwd": clone.folder, "env": clone.environment}
+    return subprocess.run(command, **place, text=True, capture_output=True, check=False)
+
+
 def night(clone):
     """Run a night; return its outcome."""
-    command = [sys.executable, "-m", "dayahead", "nightly", "--json"]
-    done = subprocess.run(
-        command,
-        cwd=clone.folder,
-        env=clone.environment,
-        text=True,
-        capture_output=True,
-        check=False,
-    )
+    done = nightly(clone, "--json")
     assert done.stdout, done.stderr
     outcome = json.loads(done.stdout.splitlines()[-1])
     assert outcome["status"] == done.returncode
@@ -130,10 +128,7 @@ def test_a_source_that_is_away_is_a_reason_to_try_again(shop):
     logs = clone.folder.parent / "logs"
     logs.rename(logs.with_name("away"))
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "dayahead", "nightly"], cwd=clone.folder, env=clone.environment,
-            text=True, capture_output=True, check=False,
-        )  # fmt: skip
+        done = nightly(clone)
     finally:
         logs.with_name("away").rename(logs)
     assert done.returncode == 75, done.stderr

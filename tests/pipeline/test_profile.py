@@ -6,9 +6,9 @@ import shutil
 import pytest
 
 from dayahead.core.phases import read_phases
-from support.git_projects import commit_all
+from support.git_projects import make_project
 from support.launched_study import ranks
-from support.project_copy import change_params, copy_project
+from support.project_copy import change_params
 from support.window_folders import bytes_in
 
 pytestmark = pytest.mark.slow
@@ -27,12 +27,7 @@ ENVIRON = {"PYTHONPATH": "src", "DVC_NO_ANALYTICS": "1"}
 @pytest.fixture
 def project(tmp_path):
     """A project with little data, in which nothing has run."""
-    copy_project(tmp_path, SETTINGS)
-    path = tmp_path / "datasets" / "synthetic.yaml"
-    text = path.read_text().replace("days: 15", "days: 4").replace("4000", "200")
-    path.write_text(text)
-    commit_all(tmp_path)
-    return tmp_path
+    return make_project(tmp_path / "project", SETTINGS, 4, {})
 
 
 def repro(project):

@@ -1,23 +1,14 @@
 """Shell scripts behind make: MLflow's pages for this machine alone, a DVC cache for this user."""
 
-import os
 import socket
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from support.commands import PROGRAMS, run
+
 TOOLS = Path(__file__).parents[2] / "tools"
-PROGRAMS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-
-
-def run(folder, *command, path=PROGRAMS, **environment):
-    given = {"PATH": path, "HOME": str(folder), **environment}
-    return subprocess.run(
-        command, cwd=folder, env=given, capture_output=True, text=True, check=False
-    )
 
 
 @pytest.fixture
@@ -28,10 +19,10 @@ def ui(tmp_path):
     program.write_text('#!/bin/sh\necho "called: $*"; env\n')
     program.chmod(0o755)
     (tmp_path / "mlflow.db").touch()
-    path = f"{tmp_path / 'bin'}:{PROGRAMS}"
+    programs = f"{tmp_path / 'bin'}:{PROGRAMS}"
 
     def ui(port="5050", **environment):
-        return run(tmp_path, TOOLS / "ui", port, path=path, **environment)
+        return run(tmp_path, TOOLS / "ui", port, PATH=programs, **environment)
 
     return ui
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import psutil
 
-from support.project_copy import copy_project
+from support.commands import PROGRAMS
+from support.project_copy import copy_project, shrink_log
 
 PLACE = {
     "compute": {"processes": 1, "threads": 1, "device": "cpu"},
@@ -39,9 +40,7 @@ def make_project(
     """Commit a project of short days, in whose folder nothing has run, and files of its own."""
     folder.mkdir()
     copy_project(folder, PLACE | {"window": {"min_sessions": 1}, **settings})
-    dataset = folder / "datasets" / "synthetic.yaml"
-    text = dataset.read_text().replace("days: 15", f"days: {n_days}")
-    dataset.write_text(text.replace("_day: 4000", "_day: 200"))
+    shrink_log(folder, n_days, 200)
     (folder / ".dvc" / ".gitignore").write_text("/cache\n/tmp\n/config.local\n")
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -54,7 +53,7 @@ def start_dayahead(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     """Start a command; its output goes to output.txt and errors.txt beside the project."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("DVC_")}
     environment = kept | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": PROGRAMS,
         "PYTHONPATH": f"{folder / 'src'}:{os.environ.get('PYTHONPATH', '')}",
         "DVC_SITE_CACHE_DIR": f"{folder}-site",
         "MLFLOW_TRACKING_URI": "",

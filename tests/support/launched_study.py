@@ -19,6 +19,7 @@ from dayahead.core.errors import exit_with_message
 from dayahead.distributed import process_group
 from dayahead.outputs.tables import read_windows
 from dayahead.train.stage import train
+from support.commands import PROGRAMS
 from support.outputs import without_times
 from support.tiny_settings import evaluated_windows, ranks_of, tiny_study
 from support.window_folders import bytes_in, markov_days, write_window_folder
@@ -106,8 +107,7 @@ def clean_environment() -> dict[str, str]:
     """This process's environment without any launcher's variables."""
     ours = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMIX_"))}
     folders = [str(SCRIPT.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return ours | {"PYTHONPATH": os.pathsep.join(folders), "PATH": programs, "OMP_NUM_THREADS": "1"}
+    return ours | {"PYTHONPATH": os.pathsep.join(folders), "PATH": PROGRAMS, "OMP_NUM_THREADS": "1"}
 
 
 def torchrun_variables(rank: int, port: str, address: str = "localhost") -> dict[str, str]:

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 from ruamel.yaml import YAML
 
+from support.window_folders import bytes_in
+
 T = TypeVar("T")
 _TIMES = ("timing.csv", "phases/")
 """In results/."""
@@ -19,6 +21,11 @@ def without_times(files: Mapping[str, T]) -> dict[str, T]:
         for path, found in files.items()
         if not path.removeprefix("results/").startswith(_TIMES)
     }
+
+
+def outputs_in(folder: Path) -> dict[str, bytes]:
+    """Content of all outputs of training and averaging but clock times."""
+    return without_times(bytes_in(folder / "models") | bytes_in(folder / "results"))
 
 
 def locked_outputs(lock_text: str) -> dict[str, str]:

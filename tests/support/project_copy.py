@@ -21,6 +21,16 @@ def copy_project(folder: Path, settings: Mapping[str, Any]) -> None:
     change_params(folder, settings)
 
 
+def shrink_log(folder: Path, n_days: int, sessions_per_day: int) -> None:
+    """Let the data set `synthetic` have fewer days and sessions."""
+    path = folder / "datasets" / "synthetic.yaml"
+    text = path.read_text()
+    for old, new in {"days: 15": n_days, "_per_day: 4000": sessions_per_day}.items():
+        assert old in text
+        text = text.replace(old, f"{old.partition(' ')[0]} {new}")
+    path.write_text(text)
+
+
 def change_params(folder: Path, settings: Mapping[str, Any]) -> None:
     """Change params.yaml: {"dataset": "g1", "model": {"n_layer": 1}}."""
     yaml = YAML()

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ from dayahead.core.cache import Cache
 from dayahead.dataset.schema import load_dataset
 from dayahead.dataset.source import SyntheticConfig
 from dayahead.download.shop import events_of
-from support.outputs import without_times
+from support.commands import PROGRAMS
+from support.outputs import outputs_in
 from support.project_copy import ROOT, copy_project
-from support.window_folders import bytes_in
 
 SETTINGS = {
     "dataset": "shop",
@@ -50,7 +49,7 @@ class Clone:
         self.folder = folder
         self.environment = {
             **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": PROGRAMS,
             "PYTHONPATH": "src",
             "SHOP": str(logs),
             "DVC_SITE_CACHE_DIR": f"{folder}-site",
@@ -74,7 +73,7 @@ class Clone:
 
     def outputs(self) -> dict[str, bytes]:
         """All outputs but clock times."""
-        return without_times(bytes_in(self.folder / "models") | bytes_in(self.folder / "results"))
+        return outputs_in(self.folder)
 
     def n_cached(self, kind: str) -> int:
         return len(Cache(self.folder / ".dayahead" / kind).keys())
