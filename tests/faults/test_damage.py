@@ -3,12 +3,10 @@
 import random
 from collections import defaultdict
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from dayahead.core.files import write_parquet
 from faults.harness import assert_error, damage, replace, restored
+from support.live_windows import replaced, rewrite
 from support.window_folders import bytes_in
 
 pytestmark = pytest.mark.faults
@@ -100,13 +98,13 @@ def test_a_cached_file_of_every_kind_is_damaged(project, reference, seed):
 
 def set_age(path, row, number):
     """Write a number into the ages of one session of a window file."""
-    table = pq.read_table(path, partitioning=None)
-    index = table.schema.get_field_index("item_age")
-    field = table.schema.field(index)
-    ages = table["item_age"].to_pylist()
-    ages[row % len(ages)][0] = number
-    path.unlink()
-    write_parquet(path, table.set_column(index, field, pa.array(ages, field.type)))
+
+    def change(table):
+        ages = table["item_age"].to_pylist()
+        ages[row % len(ages)][0] = number
+        return replaced(table, "item_age", ages)
+
+    rewrite(path, change)  # a file of its own: hard links stay whole
 
 
 def times_of_writing(cache):

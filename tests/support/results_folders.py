@@ -7,20 +7,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from dayahead.aggregate.findings import Folders
 from dayahead.config.baselines import COMPARED
 from dayahead.config.sections import nested
 from dayahead.core.columns import (
     EVENT_TIME,
-    EVENTS,
-    FIRST_TIME,
-    FIRST_WINDOW,
-    INDEX,
     ITEM_ID,
     SESSION_ID,
     SESSION_START,
     TIMESTAMP,
     USER_ID,
-    VALUE,
 )
 from dayahead.core.files import write_json, write_parquet
 from dayahead.dataset.manifest import RawManifest, SourceRecord
@@ -37,9 +33,21 @@ from dayahead.outputs.tables import (
     write_windows,
 )
 from dayahead.windows.folder import STATISTICS, vocabulary_path, window_path
-from support.window_folders import tiny_statistics
+from support.window_folders import tiny_statistics, vocabulary_table
 
 CUTOFFS = (10, 20)
+DAYS = {f"2019-10-0{day}": [day, 0, 2 * day, 1] for day in range(2, 8)}
+"""Ranks of four sessions by window."""
+SETTINGS = {
+    "dataset": "g1<b>",
+    "model.architecture": "gpt2",
+    "model.features": ("price", "hour"),
+    "evaluation.candidates": "seen",
+    "evaluation.split": "test",
+    "training.fit_last": True,
+    "window.first": None,
+}
+"""What a report shows of a run's settings."""
 
 
 def window_ranks(ranks, targets=None, session_ids=None, positions=None):
@@ -81,6 +89,22 @@ def write_results(folder, ranks_by_window, train_loss=None, train_metrics=None):
     return folder
 
 
+def write_run_folders(
+    root,
+    ranks_by_window=DAYS,
+    ends=("2019-10-01", "2019-10-08"),
+    train_loss=None,
+    train_metrics=None,
+    **listing,
+):
+    """Write what `aggregate` reads of a project; `ends` are the windows before and after."""
+    windows, raw = root / "data" / "windows", root / "data" / "raw"
+    results = write_results(root / "results", ranks_by_window, train_loss, train_metrics)
+    write_listing(windows, [ends[0], *ranks_by_window, ends[1]], **listing)
+    write_raw_manifest(raw)
+    return Folders(results, windows, raw)
+
+
 def write_lists(folder, figures_by_window):
     """Write lists.csv of lists over ten items: the figures of each window by their names."""
     start_lists(folder, next(iter(figures_by_window.values()), ()))
@@ -112,15 +136,10 @@ def write_listing(folder, windows, unit="day", length=1, sessions=None):
     sessions = sessions or {f"s{i}": [2] * (i + 1) + [2 + i] for i in range(4)}
     for window in windows[:-1]:
         write_sessions(folder, unit, window, sessions)
-    items = range(2, 12)
-    columns = {
-        INDEX: pa.array(items, pa.int32()),
-        VALUE: pa.array([100 + item for item in items]),
-        FIRST_WINDOW: pa.array([windows[0]] * len(items)),
-        FIRST_TIME: pa.array([datetime.fromisoformat(windows[0])] * len(items), TIMESTAMP),
-        EVENTS: pa.array([1] * len(items)),
-    }
-    write_parquet(vocabulary_path(folder, ITEM_ID), pa.table(columns))
+    values = pa.array(range(102, 112))
+    first = datetime.fromisoformat(windows[0])
+    vocabulary = vocabulary_table(values, [windows[0]] * len(values), first)
+    write_parquet(vocabulary_path(folder, ITEM_ID), vocabulary)
     write_json(folder / STATISTICS, tiny_statistics().as_json())
     entries = [
         {

@@ -7,11 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dayahead.core.columns import EVENT_TYPE, ITEM_ID, PAST_PREFIX, SESSION_ID, TIMESTAMP
+from dayahead.core.columns import EVENT_TYPE, ITEM_ID, PAST_PREFIX, SESSION_ID
 from dayahead.core.files import read_json, write_json, write_parquet
 from dayahead.windows.folder import STATISTICS, vocabulary_path
-from dayahead.windows.metadata import FeatureStatistics
-from support.window_folders import START, day
+from support.window_folders import day, vocabulary_table
 
 TYPES = ("view", "cart", "purchase")
 TypeOf = Callable[[str, int], str]
@@ -43,20 +42,13 @@ def add_types(folder: Path, type_of: TypeOf = drawn_type, names: tuple[str, ...]
             column = pa.array(views, pa.list_(pa.int32()))
             table = table.append_column(PAST_PREFIX + EVENT_TYPE, column)
         pq.write_table(table, path)
-    vocabulary = {
-        "index": pa.array(range(2, len(names) + 2), pa.int32()),
-        "value": pa.array(names),
-        "first_window": pa.array([day(0)] * len(names)),
-        "first_time": pa.array([START] * len(names), TIMESTAMP),
-        "events": pa.array([1] * len(names), pa.int64()),
-    }
-    write_parquet(vocabulary_path(folder, EVENT_TYPE), pa.table(vocabulary))
+    vocabulary = vocabulary_table(pa.array(names), [day(0)] * len(names))
+    write_parquet(vocabulary_path(folder, EVENT_TYPE), vocabulary)
     statistics = read_json(folder / STATISTICS)
-    feature = FeatureStatistics(kind="categorical", columns=[EVENT_TYPE], type="string")
     statistics["features"][EVENT_TYPE] = {
-        "kind": feature.kind,
-        "columns": feature.columns,
-        "type": feature.type,
+        "kind": "categorical",
+        "columns": [EVENT_TYPE],
+        "type": "string",
     }
     statistics["event_type"] = EVENT_TYPE
     write_json(folder / STATISTICS, statistics)

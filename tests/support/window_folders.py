@@ -230,17 +230,24 @@ def _entry(number: int, sessions: list[list[int]]) -> WindowEntry:
     )
 
 
-def _write_vocabulary(
-    folder: Path, column: str, values: Iterable[int], first_windows: list[str]
-) -> None:
-    n_values = len(first_windows)
-    table = pa.table(
+def vocabulary_table(
+    values: pa.Array, first_windows: Sequence[str], first_time: datetime = START
+) -> pa.Table:
+    """Values as a vocabulary holds them, each with one event."""
+    n_values = len(values)
+    return pa.table(
         {
             "index": pa.array(range(2, n_values + 2), pa.int32()),
-            "value": pa.array(list(values), pa.int64()),
+            "value": values,
             "first_window": pa.array(first_windows, pa.string()),
-            "first_time": pa.array([START] * n_values, TIMESTAMP),
+            "first_time": pa.array([first_time] * n_values, TIMESTAMP),
             "events": pa.array([1] * n_values, pa.int64()),
         }
     )
+
+
+def _write_vocabulary(
+    folder: Path, column: str, values: Iterable[int], first_windows: list[str]
+) -> None:
+    table = vocabulary_table(pa.array(list(values), pa.int64()), first_windows)
     write_parquet(vocabulary_path(folder, column), table)

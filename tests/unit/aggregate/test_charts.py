@@ -10,9 +10,11 @@ import pytest
 
 from dayahead.aggregate.charts import age_curves, curves, fit_curves
 
+DAYS = [f"2017-10-0{day}" for day in range(2, 7)]
+VALUES = [1.0, 2.0, 1.0, 1.0, 2.0]
 
-def labels(windows):
-    svg = curves("x", windows, {"y": [0.5] * len(windows)})
+
+def labels(svg):
     axis = svg[: svg.index("matplotlib.axis_2")]
     return re.findall(r"<text[^>]*>([^<]*)</text>", axis)
 
@@ -22,25 +24,30 @@ def hours(n):
     return [f"{start + timedelta(hours=i):%Y-%m-%dT%H}" for i in range(n)]
 
 
-def test_days_are_labelled():
-    assert labels([f"2017-10-0{day}" for day in range(2, 8)])[:3] == ["2 Oct", "3 Oct", "4 Oct"]
+def minutes(n, step):
+    start = datetime(2019, 10, 1, 2, 16, tzinfo=UTC)
+    return [f"{start + timedelta(minutes=step * i):%Y-%m-%dT%H%M}" for i in range(n)]
 
 
-def test_many_hours_are_labelled_at_midnight():
-    assert labels(hours(381)) == ["1 Oct", "4 Oct", "7 Oct", "10 Oct", "13 Oct", "16 Oct"]
-
-
-def test_few_hours_are_labelled_themselves():
-    text = " ".join(labels(hours(4)[1:]))
-    assert "01h" in text
-    assert "03h" in text
+@pytest.mark.parametrize(
+    ("windows", "expected"),
+    [
+        (DAYS, "2 Oct, 3 Oct, 4 Oct, 5 Oct, 6 Oct"),
+        (hours(4)[1:], "01h, 1 Oct, 02h, 1 Oct, 03h, 1 Oct"),
+        (hours(381), "1 Oct, 4 Oct, 7 Oct, 10 Oct, 13 Oct, 16 Oct"),
+        (minutes(8, 4), "02:16, 1 Oct, 02:24, 1 Oct, 02:32, 1 Oct, 02:40, 1 Oct"),
+        (minutes(40, 4), "03:00, 1 Oct, 04:00, 1 Oct"),
+        (minutes(750, 4), "2 Oct, 3 Oct"),
+    ],
+    ids=["days", "few hours", "many hours", "few minutes", "many minutes", "days of minutes"],
+)
+def test_windows_are_labelled_themselves_or_at_full_hours_or_midnight(windows, expected):
+    assert ", ".join(labels(curves("x", windows, {"y": [0.5] * len(windows)}))) == expected
 
 
 def test_baselines_are_drawn_behind_and_named_in_the_legend():
-    windows = [f"2017-10-0{day}" for day in range(2, 7)]
-    values = [1.0, 2.0, 1.0, 1.0, 2.0]
-    alone = curves("x", windows, {"y": values})
-    beside = curves("x", windows, {"y": values}, beside={"popularity": values})
+    alone = curves("x", DAYS, {"y": VALUES})
+    beside = curves("x", DAYS, {"y": VALUES}, beside={"popularity": VALUES})
     assert beside.count("stroke-dasharray") > alone.count("stroke-dasharray")
     assert beside.index("stroke-dasharray") < beside.index("var(--accent)")
     assert ">popularity</text>" in beside
@@ -49,10 +56,8 @@ def test_baselines_are_drawn_behind_and_named_in_the_legend():
 
 
 def test_long_names_leave_room_for_the_chart():
-    windows = [f"2017-10-0{day}" for day in range(2, 7)]
-    values = [1.0, 2.0, 1.0, 1.0, 2.0]
-    names = {f"{number}/{'x' * 80}/end": values for number in range(4)}
-    svg = curves("x", windows, {"y": values}, beside=names)  # matplotlib warns where it has none
+    names = {f"{number}/{'x' * 80}/end": VALUES for number in range(4)}
+    svg = curves("x", DAYS, {"y": VALUES}, beside=names)  # matplotlib warns where it has none
     assert svg.count("/end</text>") == 4
     assert ">0/" not in svg
 
@@ -68,24 +73,9 @@ def test_the_legend_of_five_fits_is_not_cut():
             assert 0 <= float(x) <= width - 5 * len(text)
 
 
-def minutes(n, step):
-    start = datetime(2019, 10, 1, 2, 16, tzinfo=UTC)
-    return [f"{start + timedelta(minutes=step * i):%Y-%m-%dT%H%M}" for i in range(n)]
-
-
-def test_few_minutes_are_labelled_themselves():
-    assert labels(minutes(8, 4))[::2] == ["02:16", "02:24", "02:32", "02:40"]
-
-
-def test_many_minutes_are_labelled_at_full_hours_or_midnight():
-    assert labels(minutes(40, 4))[::2] == ["03:00", "04:00"]
-    assert labels(minutes(750, 4)) == ["2 Oct", "3 Oct"]
-
-
 def test_a_missing_value_leaves_a_gap_in_the_line():
-    windows = [f"2017-10-0{day}" for day in range(2, 7)]
-    line = curves("x", windows, {"y": [1.0, 2.0, None, 1.0, 2.0]})
-    whole = curves("x", windows, {"y": [1.0, 2.0, 2.0, 1.0, 2.0]})
+    line = curves("x", DAYS, {"y": [1.0, 2.0, None, 1.0, 2.0]})
+    whole = curves("x", DAYS, {"y": VALUES})
     assert line.count("M ") == whole.count("M ") + 1
 
 
@@ -120,6 +110,5 @@ def test_only_the_report_ignores_the_backend_that_the_environment_names(module, 
 )
 def test_ages_are_labelled_in_a_unit_that_suits_them(longest, expected):
     svg = age_curves("x", [0.0, longest], {"y": [0.5, 0.4]}, {"z": [None, 0.5]})
-    axis = svg[: svg.index("matplotlib.axis_2")]
-    assert re.findall(r"<text[^>]*>([^<]*)</text>", axis) == expected
+    assert labels(svg) == expected
     assert ">z</text>" in svg

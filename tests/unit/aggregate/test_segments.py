@@ -62,12 +62,18 @@ def summed(folder, names, *, is_all=False):
     return found
 
 
-def value_of(segment, number, row, step):
-    if segment == "category":
-        return str(DAYS[number][row][step] % 3)
+def user_kind(number, row, _step):
     user = user_of(number, row)
     earlier = {user_of(n, r) for n in range(number) for r in range(len(DAYS[n]))}
     return "(unknown)" if user is None else "returning" if user in earlier else "new"
+
+
+def category(number, row, step):
+    return str(DAYS[number][row][step] % 3)
+
+
+def target_type(number, row, step):
+    return drawn_type(f"{number}-{row:06d}", step + 1)
 
 
 def gains(rank):
@@ -75,19 +81,24 @@ def gains(rank):
     return [float(found), found and 1 / math.log2(1 + rank), found and 1 / rank]
 
 
-@pytest.mark.parametrize("is_all", [False, True])
-@pytest.mark.parametrize("segment", ["user", "category"])
-def test_rows_equal_those_of_plain_python(folder, segment, is_all):
+def assert_rows(found, segment, value_of, *, is_all):
+    """Compare with plain Python; `value_of` a day, a session and the step before a target."""
     expected = {}
     for number in range(1, len(DAYS)):
         ranks, before = ranks_of(number, is_all=is_all)
         for rank, (row, step) in zip(ranks.ranks.tolist(), before, strict=True):
-            key = day(number), segment, value_of(segment, number, row, step)
+            key = day(number), segment, value_of(number, row, step)
             expected.setdefault(key, []).append(gains(rank))
-    rows = list(summed(folder, [segment], is_all=is_all).rows())
+    rows = list(found.rows())
     assert {row[:3]: row.n_targets for row in rows} == {k: len(v) for k, v in expected.items()}
     for row in rows:
         assert row.metrics == pytest.approx(np.mean(expected[row[:3]], axis=0))
+
+
+@pytest.mark.parametrize("is_all", [False, True])
+@pytest.mark.parametrize(("segment", "value_of"), [("user", user_kind), ("category", category)])
+def test_rows_equal_those_of_plain_python(folder, segment, value_of, is_all):
+    assert_rows(summed(folder, [segment], is_all=is_all), segment, value_of, is_all=is_all)
 
 
 def test_the_table_of_the_report_has_the_means_over_all_windows(folder):
@@ -152,15 +163,6 @@ def test_other_features_are_no_segments(folder):
 def test_where_events_have_types_targets_are_grouped_by_theirs(tmp_path, is_all):
     path = write_window_folder(tmp_path / "windows", DAYS)
     found = summed(WindowFolder(add_types(path)), [], is_all=is_all)
-    expected = {}
-    for number in range(1, len(DAYS)):
-        ranks, before = ranks_of(number, is_all=is_all)
-        for rank, (row, step) in zip(ranks.ranks.tolist(), before, strict=True):
-            kind = drawn_type(f"{number}-{row:06d}", step + 1)
-            expected.setdefault((day(number), "target_type", kind), []).append(gains(rank))
-    rows = list(found.rows())
-    assert {row[:3]: row.n_targets for row in rows} == {k: len(v) for k, v in expected.items()}
-    for row in rows:
-        assert row.metrics == pytest.approx(np.mean(expected[row[:3]], axis=0))
+    assert_rows(found, "target_type", target_type, is_all=is_all)
     [slicing] = found.slicings(["always right"])
     assert slicing.title == "Type of the target's event"

@@ -2,16 +2,14 @@
 
 import json
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from dayahead.aggregate.shown_sessions import item_names, shown_sessions
 from dayahead.core.columns import ROLES
 from dayahead.core.errors import DataError
-from dayahead.core.files import write_parquet
 from dayahead.outputs.examples import Example
 from dayahead.windows.folder import WindowFolder
+from support.live_windows import replaced, rewrite
 from support.results_folders import window_ranks
 from support.window_folders import day, write_window_folder
 
@@ -96,10 +94,9 @@ def test_no_window_is_read_for_reserved_indices_or_before_the_newest_with_the_it
     assert item_names(folder, folder.windows[1], [0, 1]) == {0: "?", 1: "?"}
     assert read == []
     for role in ROLES:
-        path = folder.path(folder.windows[1], role)
-        table = pq.read_table(path, partitioning=None)
-        at = table.column_names.index("category")
-        unknown = pa.array([[1, 1]] * len(table), table.schema.field(at).type)
-        write_parquet(path, table.set_column(at, "category", unknown))
+        rewrite(
+            folder.path(folder.windows[1], role),
+            lambda table: replaced(table, "category", [[1, 1]] * len(table)),
+        )
     assert item_names(folder, folder.windows[1], [2]) == {2: "4"}
     assert read == [day(1)]

@@ -2,13 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from dayahead.aggregate.findings import Folders
 from dayahead.aggregate.stage import aggregate
 from dayahead.config.metric_names import BUILT_IN
 from dayahead.core.errors import DataError, WindowError
@@ -23,50 +23,37 @@ from dayahead.outputs.tables import (
 )
 from support.results_folders import (
     CUTOFFS,
+    DAYS,
+    SETTINGS,
     result_of,
     window_ranks,
     write_baselines,
     write_listing,
     write_results,
+    write_run_folders,
     write_sessions,
 )
 from support.window_folders import bytes_in
 
-SETTINGS = {
-    "dataset": "g1<b>",
-    "model.architecture": "gpt2",
-    "model.features": ("price", "hour"),
-    "evaluation.candidates": "seen",
-    "evaluation.split": "test",
-    "training.fit_last": True,
-    "window.first": None,
-}
 N_LEGENDS = len(BUILT_IN) + 1  # of each metric's chart, and of the differences
 TWO = {"s0": [4, 2], "s1": [4, 3]}
-DAYS = {f"2019-10-0{day}": [day, 0, 2 * day, 1] for day in range(2, 8)}
-
-
-def write_folders(folder):
-    results = write_results(folder / "results", DAYS, train_loss=5.5)
-    return results, write_listing(folder / "windows", ["2019-10-01", *DAYS, "2019-10-08"])
 
 
 def run(folders, settings=SETTINGS):
-    results, windows = folders
-    return aggregate(Folders(results, windows, results.parent / "raw"), CUTOFFS, settings)
+    return aggregate(folders, CUTOFFS, settings)
 
 
 @pytest.fixture
 def folders(tmp_path):
-    return write_folders(tmp_path)
+    return write_run_folders(tmp_path, train_loss=5.5)
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """Results folder that `aggregate` has written to; tests only read it."""
-    folders = write_folders(tmp_path_factory.mktemp("aggregated"))
+    folders = write_run_folders(tmp_path_factory.mktemp("aggregated"), train_loss=5.5)
     run(folders)
-    return folders[0]
+    return folders.results
 
 
 def test_aod_json_has_the_documented_content(written):
@@ -89,11 +76,11 @@ def test_the_transformers4rec_export(written):
     assert first.endswith(",5.5")
 
 
-def test_train_metrics_are_exported(tmp_path, folders):
+def test_train_metrics_are_exported(tmp_path):
     train = {f"{kind}_at_{k}": 0.5 for kind in BUILT_IN for k in CUTOFFS}
-    results = write_results(tmp_path / "r", DAYS, train_loss=5.5, train_metrics=train)
-    run((results, folders[1]))
-    head, first, *_ = (results / "eval_train_results_dates.csv").read_text().splitlines()
+    folders = write_run_folders(tmp_path, train_loss=5.5, train_metrics=train)
+    run(folders)
+    head, first, *_ = (folders.results / "eval_train_results_dates.csv").read_text().splitlines()
     assert head.endswith("train_mrr_at_10,train_mrr_at_20,train_loss")
     assert head.count("train_recall_at_") == 2
     assert first.endswith(",0.5,0.5,0.5,0.5,0.5,0.5,5.5")
@@ -101,16 +88,15 @@ def test_train_metrics_are_exported(tmp_path, folders):
 
 
 def test_with_all_positions_means_are_over_targets(tmp_path):
-    results = write_results(tmp_path / "r", DAYS)
-    sessions = {"a": [2, 3, 4], "b": [5, 6]}
-    windows = write_listing(tmp_path / "w", ["2019-10-01", *DAYS, "2019-10-08"], sessions=sessions)
+    folders = write_run_folders(tmp_path, sessions={"a": [2, 3, 4], "b": [5, 6]})
+    results = folders.results
     found = window_ranks([1, 1, 0], session_ids=["a", "a", "b"], positions=[1, 2, 1])
     for window in DAYS:
         write_ranks(results, window, found)
     rows = [window_result(window, found, CUTOFFS, None, {}) for window in DAYS]
     write_windows(results / "windows.csv", rows)
     write_baselines(results, rows, {day: [1, 1, 0] for day in DAYS})
-    summary = run((results, windows)).summary
+    summary = run(folders).summary
     assert summary.n_sessions == 12
     assert summary.aod["recall_at_10"] == summary.session_mean["recall_at_10"] == 2 / 3
     assert "33.33 % of all targets" in (results / "report.html").read_text()
@@ -118,7 +104,7 @@ def test_with_all_positions_means_are_over_targets(tmp_path):
 
 def test_the_same_input_gives_the_same_bytes(folders, written):
     run(folders)
-    assert bytes_in(folders[0]) == bytes_in(written)
+    assert bytes_in(folders.results) == bytes_in(written)
 
 
 class Page(HTMLParser):
@@ -228,7 +214,7 @@ def test_the_report_compares_with_the_baselines(page):
 
 def test_the_report_of_a_baseline_compares_with_the_others(folders):
     run(folders, SETTINGS | {"model.architecture": "transitions"})
-    page = page_of(folders[0])
+    page = page_of(folders.results)
     assert "transitions is above popularity in these windows." in text_of(page)
     assert "above transitions" not in text_of(page)
     assert page.source.count(">popularity</text>") == page.source.count(">own</text>") == N_LEGENDS
@@ -238,16 +224,16 @@ def test_the_report_of_a_baseline_compares_with_the_others(folders):
 @pytest.mark.slow
 def test_what_a_better_baseline_and_few_windows_show(folders, tmp_path):
     best = [result_of(window, [1, 0, 1, 1]) for window in DAYS]
-    write_baselines(folders[0], best, {day: [1, 0, 1, 1] for day in DAYS})
+    write_baselines(folders.results, best, {day: [1, 0, 1, 1] for day in DAYS})
     run(folders)
-    assert "gpt2 is below popularity in these windows." in text_of(page_of(folders[0]))
-    write_windows(folders[0] / "baselines" / "popularity.csv", [*best[:3], *own_rows()[3:]])
+    assert "gpt2 is below popularity in these windows." in text_of(page_of(folders.results))
+    write_windows(folders.results / "baselines" / "popularity.csv", [*best[:3], *own_rows()[3:]])
     run(folders)
     assert "gpt2 and popularity: no clear difference in these windows." in text_of(
-        page_of(folders[0])
+        page_of(folders.results)
     )
     few = write_results(tmp_path / "few", dict([*DAYS.items()][:4]))
-    run((few, folders[1]))
+    run(replace(folders, results=few))
     assert "too few windows to tell" in text_of(page_of(few))
 
 
@@ -258,9 +244,9 @@ def own_rows():
 def test_the_report_shows_what_a_head_has_learned(folders, page):
     assert "Evidence" not in text_of(page)
     weights = {f"pair.{number}": (-1) ** number * number / 8 for number in range(18)}
-    write_evidence(folders[0] / "evidence.csv", weights)
+    write_evidence(folders.results / "evidence.csv", weights)
     run(folders)
-    shown, folded = text_of(page_of(folders[0])).split("The other 3 features")
+    shown, folded = text_of(page_of(folders.results)).split("The other 3 features")
     assert "Feature Weight pair.17 -2.125 pair.16 +2.000" in shown
     assert shown.rstrip().endswith("pair.3 -0.375")
     assert "pair.2 +0.250 pair.1 -0.125 pair.0 +0.000" in folded
@@ -269,18 +255,12 @@ def test_the_report_shows_what_a_head_has_learned(folders, page):
 @pytest.mark.parametrize("has_curves", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_what_is_said_of_the_loss_within_fits_stands_below_its_chart_alone(folders, has_curves):
     if not has_curves:  # as of memory without a network, or end to end
-        add_losses(folders[0], "2019-10-02", [], is_first=True)
+        add_losses(folders.results, "2019-10-02", [], is_first=True)
     run(folders, SETTINGS | {"model.architecture": "memory"})
-    text = text_of(page_of(folders[0]))
+    text = text_of(page_of(folders.results))
     assert ("Loss within a fit, by its steps" in text) == has_curves
     assert ("the loss within a fit that of the network" in text) == has_curves
     assert ("The learning rate restarts with each window" in text) == has_curves
-
-
-def test_a_missing_baseline_is_rejected(folders):
-    baseline_path(folders[0], "transitions").unlink()
-    with pytest.raises(DataError, match=r"transitions\.csv: expected windows with the metrics"):
-        run(folders)
 
 
 @pytest.mark.parametrize(
@@ -293,78 +273,70 @@ def test_a_missing_baseline_is_rejected(folders):
     ids=["fewer", "later", "other candidates"],
 )
 def test_a_baseline_of_another_run_is_rejected(folders, changed, rows):
-    write_windows(baseline_path(folders[0], "popularity"), rows(own_rows()))
+    write_windows(baseline_path(folders.results, "popularity"), rows(own_rows()))
     with pytest.raises(
         DataError, match=rf"popularity\.csv: .*others from window {changed} on; run"
     ):
         run(folders)
 
 
-def test_the_report_of_a_few_hours_without_training_loss(tmp_path):
-    hours = {"2019-10-01T13": [1, 2], "2019-10-01T14": [0, 2]}
-    results = write_results(tmp_path / "results", hours)
-    named = ["2019-10-01T12", *hours, "2019-10-01T15"]
-    windows = write_listing(tmp_path / "windows", named, "hour", sessions=TWO)
-    summary = run((results, windows)).summary
-    report = (results / "report.html").read_text()
+SHORT_WINDOWS = {
+    "hour": (
+        ("2019-10-01T12", "2019-10-01T13", "2019-10-01T14", "2019-10-01T15"),
+        1,
+        ("Average over hours", "13h"),
+    ),
+    "minute": (
+        ("2019-10-01T1352", "2019-10-01T1356", "2019-10-01T1400", "2019-10-01T1404"),
+        4,
+        ("Average over windows of 4 minutes", "Trained window by window;", "13:56"),
+    ),
+}
+"""Names of windows, of which the first and the last are not evaluated, their length, the words."""
+
+
+@pytest.mark.parametrize("unit", SHORT_WINDOWS)
+def test_the_report_of_a_few_short_windows_without_training_loss(tmp_path, unit):
+    (before, *names, after), length, words = SHORT_WINDOWS[unit]
+    ranks = {name: [1, 2] for name in names}
+    ends = (before, after)
+    folders = write_run_folders(tmp_path, ranks, ends, unit=unit, length=length, sessions=TWO)
+    summary = run(folders).summary
+    report = (folders.results / "report.html").read_text()
     assert set(summary.ci95.values()) == {None}
-    assert "Average over hours" in report
-    assert "13h" in report
     assert 'id="training"' not in report
-
-
-def test_the_report_of_windows_of_minutes(tmp_path):
-    minutes = {"2019-10-01T1356": [1, 2], "2019-10-01T1400": [0, 2]}
-    results = write_results(tmp_path / "results", minutes)
-    named = ["2019-10-01T1352", *minutes, "2019-10-01T1404"]
-    windows = write_listing(tmp_path / "windows", named, "minute", 4, TWO)
-    run((results, windows))
-    report = (results / "report.html").read_text()
-    assert "Average over windows of 4 minutes" in report
-    assert "Trained window by window;" in report
-    assert "13:56" in report
-    table = (results / "eval_train_results_dates.csv").read_text()
-    assert [line.split(",")[0] for line in table.splitlines()] == ["date", *minutes]
+    for each in words:
+        assert each in report
+    table = (folders.results / "eval_train_results_dates.csv").read_text()
+    assert [line.split(",")[0] for line in table.splitlines()] == ["date", *names]
 
 
 def test_a_changed_metric_is_rejected(folders):
-    path = folders[0] / "windows.csv"
+    path = folders.results / "windows.csv"
     path.write_text(path.read_text().replace("2019-10-04,4,0.25,0.75", "2019-10-04,4,0.25,0.5"))
     with pytest.raises(DataError, match=r"window 2019-10-04: recall_at_10 is 0\.5, .* 0\.75"):
         run(folders)
 
 
 def test_changed_ranks_are_rejected(folders):
-    write_ranks(folders[0], "2019-10-05", window_ranks([1, 1, 1]))
+    write_ranks(folders.results, "2019-10-05", window_ranks([1, 1, 1]))
     with pytest.raises(DataError, match=r"window 2019-10-05: n_sessions is 4, .* give 3"):
         run(folders)
 
 
 def test_a_window_without_ranks_is_rejected(folders):
-    (folders[0] / "ranks" / "2019-10-05.parquet").unlink()
+    (folders.results / "ranks" / "2019-10-05.parquet").unlink()
     with pytest.raises(DataError, match="only one of them: 2019-10-05"):
         run(folders)
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("losses.csv", None),
-        ("losses.csv", "window,step\n2019-10-02,4\n"),
-        ("losses.csv", "window,step,loss\n2019-10-02,4,low\n"),
-        ("examples.json", None),
-        ("examples.json", "{}"),
-        ("examples.json", '{"window": "2019-10-06", "examples": []}'),
-        ("examples.json", '{"window": "2019-10-07", "examples": [{"row": 4, "recommended": []}]}'),
-        ("baselines/popularity.parquet", None),
-        ("baselines/popularity.parquet", "no parquet"),
-    ],
+    "name",
+    ["losses.csv", "examples.json", "baselines/transitions.csv", "baselines/popularity.parquet"],
 )
-def test_a_missing_or_damaged_file_is_rejected(folders, name, content):
-    path = folders[0] / name
-    path.unlink()
-    if content is not None:
-        path.write_text(content)
+def test_a_missing_file_is_rejected(folders, name):
+    """tests/unit/outputs/test_damaged_results.py has damaged ones."""
+    (folders.results / name).unlink()
     with pytest.raises(DataError, match=rf"{name}: .*; run `dvc repro -f train`"):
         run(folders)
 
@@ -376,13 +348,13 @@ def test_ranks_of_another_baseline_are_rejected(folders, ranks):
     every = {window: np.array(own) for window, own in (DAYS | ranks).items()}
     if not ranks:
         del every["2019-10-07"]
-    write_baseline_ranks(folders[0], "popularity", every)
+    write_baseline_ranks(folders.results, "popularity", every)
     with pytest.raises(DataError, match=r"popularity\.parquet: expected .* found others; run"):
         run(folders)
 
 
 def test_ranks_of_other_sessions_are_rejected(folders):
-    write_sessions(folders[1], "day", "2019-10-04", {f"t{i}": [2, 3] for i in range(4)})
+    write_sessions(folders.windows, "day", "2019-10-04", {f"t{i}": [2, 3] for i in range(4)})
     with pytest.raises(DataError, match=r"2019-10-04\.parquet: expected the test sessions of .*"):
         run(folders)
 
@@ -390,10 +362,10 @@ def test_ranks_of_other_sessions_are_rejected(folders):
 def test_results_of_other_windows_are_rejected(folders, tmp_path):
     windows = write_listing(tmp_path / "w", ["2019-10-01", *[*DAYS][:-1], "2019-10-08"])
     with pytest.raises(DataError, match=r"expected kept windows of .*, found 2019-10-07; run"):
-        run((folders[0], windows))
+        run(replace(folders, windows=windows))
 
 
 def test_a_missing_windows_json_is_rejected(folders):
-    (folders[1] / "windows.json").unlink()
+    (folders.windows / "windows.json").unlink()
     with pytest.raises(WindowError, match=r"windows\.json"):
         run(folders)

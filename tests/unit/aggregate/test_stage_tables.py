@@ -4,27 +4,9 @@ import json
 
 import pytest
 
-from dayahead.aggregate.findings import Folders
 from dayahead.aggregate.stage import aggregate
 from dayahead.outputs.tables import write_evidence
-from support.results_folders import CUTOFFS, write_listing, write_lists, write_results
-
-SETTINGS = {
-    "dataset": "g1",
-    "model.architecture": "gpt2",
-    "model.features": (),
-    "evaluation.candidates": "seen",
-    "evaluation.split": "test",
-    "training.fit_last": True,
-    "window.first": None,
-}
-DAYS = {f"2019-10-0{day}": [day, 0, 2 * day, 1] for day in range(2, 8)}
-
-
-def write_folders(folder):
-    results = write_results(folder / "results", DAYS)
-    windows = write_listing(folder / "windows", ["2019-10-01", *DAYS, "2019-10-08"])
-    return Folders(results, windows, folder / "raw")
+from support.results_folders import CUTOFFS, DAYS, SETTINGS, write_lists, write_run_folders
 
 
 def run(folders, changes=None):
@@ -35,7 +17,7 @@ def run(folders, changes=None):
 @pytest.mark.long
 def test_segments_have_a_table_and_a_file(tmp_path):
     """The same four users come every day, also on the one before the first evaluation."""
-    folders = write_folders(tmp_path)
+    folders = write_run_folders(tmp_path)
     results = run(folders)
     assert (results / "segments.csv").read_text().splitlines()[1:] == []
     run(folders, {"evaluation.segments": ("user",)})
@@ -52,7 +34,7 @@ def test_segments_have_a_table_and_a_file(tmp_path):
 
 @pytest.mark.long
 def test_the_report_says_what_the_lists_show(tmp_path):
-    folders = write_folders(tmp_path)
+    folders = write_run_folders(tmp_path)
     results = run(folders)
     assert "What the lists show" not in (results / "report.html").read_text()
     figures = {"coverage_at_10": 0.4, "own_at_10": 0.2, "diversity_at_10": 0.3, "clicked_own": 0.1}
@@ -68,7 +50,7 @@ def test_the_report_says_what_the_lists_show(tmp_path):
 
 @pytest.mark.long
 def test_evidence_has_plain_names_above_those_of_programs(tmp_path):
-    folders = write_folders(tmp_path)
+    folders = write_run_folders(tmp_path)
     write_evidence(folders.results / "evidence.csv", {"pair.next.4": 0.5, "mine.weather": -0.25})
     page = (run(folders) / "report.html").read_text()
     named = "often clicked right after (half-life 4 windows)"
@@ -78,6 +60,6 @@ def test_evidence_has_plain_names_above_those_of_programs(tmp_path):
 
 @pytest.mark.long
 def test_the_result_begins_in_plain_words(tmp_path):
-    page = (run(write_folders(tmp_path)) / "report.html").read_text()
+    page = (run(write_run_folders(tmp_path)) / "report.html").read_text()
     answer, _, _ = page.partition("gpt2 is above popularity")
     assert "gpt2 recommends the next click among its 20 in 75 of 100 sessions" in answer

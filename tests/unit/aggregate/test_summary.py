@@ -9,19 +9,13 @@ from dayahead.__main__ import app
 from dayahead.aggregate.summary import RunSummary, experiment_summary, summarize_run
 from dayahead.core.errors import DataError
 from dayahead.metrics.metrics import mean
-from dayahead.outputs.tables import read_windows
+from dayahead.outputs.tables import baseline_path, read_windows
 from dayahead.train.compared_baselines import train_baselines
+from support.results_folders import CUTOFFS, DAYS, write_results
 from support.tiny_settings import tiny_params, tiny_study, train_study
 from support.window_folders import markov_days, write_window_folder
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
-    write_window_folder(tmp_path / "data" / "windows", markov_days(4, 30, 15))
-    return tmp_path
 
 
 def aod_of(folder, name):
@@ -29,43 +23,45 @@ def aod_of(folder, name):
 
 
 @pytest.mark.long
-def test_baselines_stand_beside_the_run(project):
+def test_baselines_stand_beside_the_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    windows = write_window_folder(tmp_path / "windows", markov_days(4, 30, 15))
     for architecture in ("popularity", "transitions", "gru"):
         sections = {"model": {"architecture": architecture}}
-        folder = project if architecture == "gru" else project / architecture
-        train_study(project / "data" / "windows", folder, sections)
-    train_baselines(tiny_study(project / "data" / "windows", project, sections))
-    found = summarize_run(tiny_params(sections), project)
+        folder = tmp_path if architecture == "gru" else tmp_path / architecture
+        train_study(windows, folder, sections)
+    train_baselines(tiny_study(windows, tmp_path, sections))
+    found = summarize_run(tiny_params(sections), tmp_path)
     text = found.text()
     lines = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line}
     column = lines["AOD"].index("ndcg_at_5")
     for architecture in ("popularity", "transitions", "gru"):
-        folder = project if architecture == "gru" else project / architecture
+        folder = tmp_path if architecture == "gru" else tmp_path / architecture
         expected = f"{aod_of(folder / 'results', 'ndcg_at_5'):.4f}"
         assert lines[architecture][column] == expected
-    assert f"3 windows evaluated. Report: {project}/results/report.html" in text
+    assert f"3 windows evaluated. Report: {tmp_path}/results/report.html" in text
     assert "Next: dvc exp run --temp" in text
     assert [*found.as_json()["aod"]] == ["gru", "popularity", "own", "transitions"]
-    assert found.as_json()["aod"]["gru"]["ndcg_at_5"] == aod_of(project / "results", "ndcg_at_5")
-
-
-def test_results_without_baselines_are_refused(project):
-    sections = {"model": {"architecture": "popularity"}}
-    train_study(project / "data" / "windows", project, sections)
-    with pytest.raises(
-        DataError, match=r"own\.csv: .*not there.*`dvc repro -f train`.*`dvc exp apply.*`dvc pull`"
-    ):
-        summarize_run(tiny_params(sections), project)
+    assert found.as_json()["aod"]["gru"]["ndcg_at_5"] == aod_of(tmp_path / "results", "ndcg_at_5")
 
 
 @pytest.fixture
-def experiment(project, monkeypatch):
+def experiment(tmp_path, monkeypatch):
     """A run of a baseline, in an experiment of DVC called `bold-name`."""
-    sections = {"model": {"architecture": "popularity"}}
-    train_study(project / "data" / "windows", project, sections)
-    train_baselines(tiny_study(project / "data" / "windows", project, sections))
+    write_results(tmp_path / "results", DAYS)
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
     monkeypatch.setenv("DVC_EXP_NAME", "bold-name")
-    return tiny_params(sections), project
+    sections = {"model": {"architecture": "popularity"}, "evaluation": {"cutoffs": [*CUTOFFS]}}
+    return tiny_params(sections), tmp_path
+
+
+def test_results_without_baselines_are_refused(experiment):
+    _, project = experiment
+    baseline_path(project / "results", "own").unlink()
+    with pytest.raises(
+        DataError, match=r"own\.csv: .*not there.*`dvc repro -f train`.*`dvc exp apply.*`dvc pull`"
+    ):
+        summarize_run(*experiment)
 
 
 @pytest.fixture
@@ -74,7 +70,6 @@ def same_data(monkeypatch):
     monkeypatch.setattr("dayahead.aggregate.summary.committed_dataset", lambda _: "tiny")
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("same_data")
 def test_an_experiment_ends_with_its_average_the_report_and_the_next_step(experiment):
     params, project = experiment
@@ -83,7 +78,6 @@ def test_an_experiment_ends_with_its_average_the_report_and_the_next_step(experi
     assert "make experiments; dayahead compare HEAD bold-name; git add params.yaml" in text
 
 
-@pytest.mark.long
 def test_one_on_other_data_is_compared_with_nothing(experiment, monkeypatch):
     params, project = experiment
     text = experiment_summary(params, project)
@@ -93,7 +87,6 @@ def test_one_on_other_data_is_compared_with_nothing(experiment, monkeypatch):
     assert experiment_summary(params, project).endswith(f"dvc exp apply bold-name; {commit}")
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("same_data")
 def test_one_in_a_copy_says_how_its_report_is_had(experiment, monkeypatch):
     params, copy = experiment
@@ -104,7 +97,6 @@ def test_one_in_a_copy_says_how_its_report_is_had(experiment, monkeypatch):
     assert text.endswith("Next: make experiments; dayahead compare HEAD bold-name")
 
 
-@pytest.mark.long
 def test_a_stage_outside_of_an_experiment_has_no_summary(experiment, monkeypatch):
     monkeypatch.delenv("DVC_EXP_NAME")
     assert experiment_summary(*experiment) is None

@@ -1,14 +1,15 @@
 """Items by window, drift, and what is known of targets, from windows written by hand."""
 
+from datetime import timedelta
+
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from dayahead.aggregate.targets import ABSENT, HOUR, Fitted, targets_of
 from dayahead.aggregate.window_items import items_by_window
-from dayahead.core.columns import FIRST_TIME, TIMESTAMP
-from dayahead.core.files import write_parquet
+from dayahead.core.columns import FIRST_TIME
 from dayahead.windows.folder import WindowFolder, vocabulary_path
+from support.live_windows import replaced, rewrite
 from support.results_folders import window_ranks
 from support.window_folders import START, day, write_window_folder
 
@@ -68,11 +69,9 @@ def test_targets_of_all_positions(folder):
 
 def test_ages_are_hours_before_the_window_begins(tmp_path):
     write_window_folder(tmp_path, DAYS)
-    path = vocabulary_path(tmp_path, "item_id")
-    table = WindowFolder(tmp_path).vocabulary("item_id")
-    times = [START.timestamp() + 3600 * hours for hours in (0, 12, 23.5, 30, 50, 50, 50, 50)]
-    times = pa.array([int(time * 1e6) for time in times]).cast(TIMESTAMP)
-    write_parquet(path, table.set_column(table.column_names.index(FIRST_TIME), FIRST_TIME, times))
+    hours = (0, 12, 23.5, 30, 50, 50, 50, 50)
+    times = [START + timedelta(hours=each) for each in hours]
+    rewrite(vocabulary_path(tmp_path, "item_id"), lambda table: replaced(table, FIRST_TIME, times))
     folder = WindowFolder(tmp_path)
     ranks = window_ranks([1, 1], targets=[2, 5], session_ids=["1-000000", "1-000001"])
     targets = targets_of(

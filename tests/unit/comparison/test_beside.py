@@ -7,29 +7,24 @@ import pytest
 from typer.testing import CliRunner
 
 from dayahead.__main__ import app
-from dayahead.aggregate.findings import Folders
 from dayahead.aggregate.stage import aggregate
 from dayahead.comparison.beside import page_beside
 from dayahead.core.errors import ComparisonError
 from dayahead.outputs.tables import write_ranks
 from support.project_copy import ROOT
-from support.results_folders import CUTOFFS, window_ranks, write_listing, write_results
-
-SETTINGS = {
-    "dataset": "g1",
-    "model.architecture": "gpt2",
-    "evaluation.candidates": "seen",
-    "evaluation.split": "test",
-}
-DAYS = {f"2019-10-0{day}": [day, 0, 2 * day, 1] for day in range(2, 8)}
+from support.results_folders import (
+    CUTOFFS,
+    DAYS,
+    SETTINGS,
+    window_ranks,
+    write_results,
+    write_run_folders,
+)
 
 
 @pytest.fixture
 def folders(tmp_path):
-    results = write_results(tmp_path / "results", DAYS)
-    windows = write_listing(tmp_path / "data" / "windows", ["2019-10-01", *DAYS, "2019-10-08"])
-    shutil.move(tmp_path / "raw", tmp_path / "data" / "raw")
-    return Folders(results, windows, tmp_path / "data" / "raw")
+    return write_run_folders(tmp_path)
 
 
 @pytest.fixture
