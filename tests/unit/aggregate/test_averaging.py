@@ -11,30 +11,14 @@ from support.results_folders import result_of
 from support.user_packages import MODULE
 
 
-def averaged(*ranks, cutoffs=(1,)):
-    arrays = [np.array(window) for window in ranks]
-    names = [f"2019-10-0{day}" for day in range(1, len(ranks) + 1)]
-    rows = [result_of(name, window, cutoffs) for name, window in zip(names, arrays, strict=True)]
-    return average(rows, arrays)
-
-
 def test_the_average_over_days_weights_windows_equally():
     # Windows of 1, 2 and 5 sessions with recall 1, 1/2 and 0.
-    summary = averaged([1], [1, 9], [9, 9, 9, 9, 0])
+    ranks = [np.array(window) for window in ([1], [1, 9], [9, 9, 9, 9, 0])]
+    rows = [result_of(f"2019-10-0{day}", each, (1,)) for day, each in enumerate(ranks, start=1)]
+    summary = average(rows, ranks)
     assert summary.aod["recall_at_1"] == 0.5
     assert summary.session_mean["recall_at_1"] == 2 / 8
     assert (summary.n_windows, summary.n_sessions) == (3, 8)
-
-
-def test_no_interval_for_fewer_than_five_windows():
-    assert averaged([1], [1], [9], [9]).ci95["recall_at_1"] is None
-    assert averaged([1], [1], [9], [9], [9]).ci95["recall_at_1"] is not None
-
-
-def test_an_interval_contains_the_average():
-    summary = averaged([1, 2], [1, 9], [9, 9, 9, 9, 1], [1], [9, 1], [1, 9, 9])
-    low, high = summary.ci95["recall_at_1"]
-    assert 0 < low < summary.aod["recall_at_1"] < high < 1
 
 
 def test_the_interval_of_a_metric_of_a_package_has_no_ends(install):

@@ -6,7 +6,7 @@ import pytest
 from dayahead.aggregate.conclusions import list_conclusion
 from dayahead.aggregate.lists import ListAverage, average_lists
 from dayahead.core.errors import DataError
-from dayahead.outputs.lists import ListRow, add_lists, read_lists, read_shown, start_lists
+from dayahead.outputs.lists import ListRow, add_lists, read_lists, start_lists
 from dayahead.statistics.intervals import mean_interval
 from support.results_folders import write_lists
 
@@ -104,17 +104,3 @@ def test_rows_are_read_as_they_were_written(tmp_path):
     start_lists(tmp_path, list(row.figures))
     add_lists(tmp_path, row)
     assert read_lists(tmp_path) == [row]
-
-
-@pytest.mark.parametrize(
-    "text", ["", "window,n_lists\n2026-01-02,3\n", "window,n_lists,n_items\na,b,c\n"]
-)
-def test_a_damaged_table_is_an_error(tmp_path, text):
-    (tmp_path / "lists.csv").write_text(text)
-    with pytest.raises(DataError, match=r"lists.csv: expected the columns window, n_lists"):
-        read_lists(tmp_path)
-
-
-def test_missing_counts_are_an_error(tmp_path):
-    with pytest.raises(DataError, match="expected items, positions and lists"):
-        read_shown(tmp_path, "2026-01-02")

@@ -1,4 +1,4 @@
-"""Files of results/ that were damaged: one error that says which, and what to do."""
+"""Files of results/ that are missing or damaged: one error that says which, and what to do."""
 
 import json
 import re
@@ -9,79 +9,101 @@ import pytest
 
 from dayahead.core.errors import DataError
 from dayahead.outputs.examples import read_examples
+from dayahead.outputs.lists import read_lists, read_shown
 from dayahead.outputs.losses import read_losses
 from dayahead.outputs.ranks_by_window import read_baseline_ranks
-from dayahead.outputs.tables import (
-    baseline_path,
-    ranks_path,
-    read_evidence,
-    read_ranks,
-    read_windows,
-)
+from dayahead.outputs.tables import read_evidence, read_ranks, read_windows
 from support.results_folders import CUTOFFS, write_results
 
 WINDOW = "2019-10-02"
+OF_BASELINE = "baselines/transitions.parquet"
+RANKS = f"ranks/{WINDOW}.parquet"
+OWN = {WINDOW: [1, 0, 3]}
 
 
 @pytest.fixture
 def results(tmp_path):
-    return write_results(tmp_path / "results", {WINDOW: [1, 0, 3]}, train_loss=5.5)
+    return write_results(tmp_path / "results", OWN, train_loss=5.5)
 
 
-def check(path, read, expected):
+READ = {
+    "windows.csv": lambda results: read_windows(results / "windows.csv", CUTOFFS),
+    "evidence.csv": lambda results: read_evidence(results / "evidence.csv"),
+    "losses.csv": read_losses,
+    "lists.csv": read_lists,
+    "examples.json": lambda results: read_examples(results, WINDOW),
+    f"shown/{WINDOW}.parquet": lambda results: read_shown(results, WINDOW),
+    OF_BASELINE: lambda results: read_baseline_ranks(results, "transitions", OWN),
+    RANKS: lambda results: read_ranks(results, WINDOW),
+}
+EXPECTED = {
+    "windows.csv": "windows with the metrics at 10, 20",
+    "evidence.csv": "the columns feature and weight, a number",
+    "losses.csv": "the columns window, step, loss",
+    "lists.csv": "the columns window, n_lists, n_items and figures",
+    "examples.json": "a window and its examples",
+    f"shown/{WINDOW}.parquet": "items, positions and lists",
+    OF_BASELINE: "ranks by window",
+    RANKS: "ranks with the columns session_id, target, rank",
+}
+
+
+def check(results, name):
     with pytest.raises(DataError) as caught:
-        read()
+        READ[name](results)
     message = str(caught.value)
-    assert message.startswith(f"{path}: expected {expected} (")
+    assert message.startswith(f"{results / name}: expected {EXPECTED[name]} (")
     assert "); run `dvc repro -f train`" in message
     assert "\n" not in message
 
 
 def test_what_is_whole_is_read(results):
-    assert read_windows(results / "windows.csv", CUTOFFS)[0].n_sessions == 3
-    assert read_evidence(results / "evidence.csv") == {}
-    assert read_losses(results) == {WINDOW: [(4, 6.5), (8, 5.5)]}
-    assert read_examples(results, WINDOW)[0].recommended == [3, 2]
-    own = {WINDOW: read_ranks(results, WINDOW).ranks}
-    assert read_baseline_ranks(results, "transitions", own)[WINDOW].tolist() == [5, 0, 7]
+    assert READ["windows.csv"](results)[0].n_sessions == 3
+    assert READ["evidence.csv"](results) == {}
+    assert READ["losses.csv"](results) == {WINDOW: [(4, 6.5), (8, 5.5)]}
+    assert READ["examples.json"](results)[0].recommended == [3, 2]
+    assert READ[OF_BASELINE](results)[WINDOW].tolist() == [5, 0, 7]
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_missing_file(results, name):
+    (results / name).unlink(missing_ok=True)
+    check(results, name)
 
 
 HEAD = "window,n_sessions,target_outside,recall_at_10\n"
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("name", "content"),
     [
-        HEAD,
-        "",
-        f"{HEAD}2019-10-02,4",
-        f"{HEAD}2019-10-02,four,0,0,1",
-        b"\xff\xfe",
-        f"{HEAD}{'9' * 200_000}",  # a field beyond csv's limit
+        ("windows.csv", HEAD),
+        ("windows.csv", ""),
+        ("windows.csv", f"{HEAD}2019-10-02,4"),
+        ("windows.csv", f"{HEAD}2019-10-02,four,0,0,1"),
+        ("windows.csv", b"\xff\xfe"),
+        ("windows.csv", f"{HEAD}{'9' * 200_000}"),  # a field beyond csv's limit
+        ("evidence.csv", ""),
+        ("evidence.csv", "feature,weight\nage\n"),
+        ("evidence.csv", "feature,weight\nage,much\n"),
+        ("losses.csv", "window,step\nw,1\n"),
+        ("losses.csv", "window,step,loss\nw,1\n"),
+        ("losses.csv", "window,step,loss\nw,1,low\n"),
+        ("lists.csv", ""),
+        ("lists.csv", "window,n_lists\n2026-01-02,3\n"),
+        ("lists.csv", "window,n_lists,n_items\na,b,c\n"),
+        (OF_BASELINE, "no parquet"),
     ],
 )
-def test_windows(results, content):
-    path = results / "windows.csv"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    check(path, lambda: read_windows(path, CUTOFFS), "windows with the metrics at 10, 20")
+def test_a_damaged_file(results, name, content):
+    (results / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    check(results, name)
 
 
-@pytest.mark.parametrize("rows", [None, "", "feature,weight\nage\n", "feature,weight\nage,much\n"])
-def test_evidence(results, rows):
-    path = results / "evidence.csv"
-    path.unlink()
-    if rows is not None:
-        path.write_text(rows)
-    check(path, lambda: read_evidence(path), "the columns feature and weight, a number")
-
-
-@pytest.mark.parametrize(
-    "content", ["window,step\nw,1\n", "window,step,loss\nw,1\n", "window,step,loss\nw,1,low\n"]
-)
-def test_losses(results, content):
-    path = results / "losses.csv"
-    path.write_text(content)
-    check(path, lambda: read_losses(results), "the columns window, step, loss")
+def test_ranks_that_are_cut_off(results):
+    path = results / RANKS
+    path.write_bytes(path.read_bytes()[:-20])
+    check(results, RANKS)
 
 
 @pytest.mark.parametrize(
@@ -96,10 +118,9 @@ def test_losses(results, content):
     ],
 )
 def test_examples(results, content):
-    path = results / "examples.json"
     for text in (json.dumps(content), json.dumps(content)[:-1]):
-        path.write_text(text)
-        check(path, lambda: read_examples(results, WINDOW), "a window and its examples")
+        (results / "examples.json").write_text(text)
+        check(results, "examples.json")
 
 
 def test_examples_of_another_window(results):
@@ -108,31 +129,24 @@ def test_examples_of_another_window(results):
         read_examples(results, "2019-10-03")
 
 
-def replace(path, **columns):
-    """Change columns of a parquet file; None drops one."""
-    table = pq.ParquetFile(path).read()
-    for name, values in columns.items():
-        at = table.column_names.index(name)
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        (OF_BASELINE, {"rank": ["a", "b", "c"]}),
+        (OF_BASELINE, {"rank": [1.5, None, 2]}),
+        (OF_BASELINE, {"rank": None}),
+        (OF_BASELINE, {"window": None}),
+        (RANKS, {"rank": ["a", "b", "c"]}),
+        (RANKS, {"rank": None}),  # which would all be misses
+    ],
+)
+def test_other_columns(results, name, columns):
+    """None drops a column."""
+    table = pq.ParquetFile(results / name).read()
+    for column, values in columns.items():
+        at = table.column_names.index(column)
         table = table.remove_column(at)
         if values is not None:
-            table = table.add_column(at, name, pa.array(values))
-    pq.write_table(table, path)
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [{"rank": ["a", "b", "c"]}, {"rank": [1.5, None, 2]}, {"rank": None}, {"window": None}],
-)
-def test_ranks_of_a_baseline(results, columns):
-    path = baseline_path(results, "transitions").with_suffix(".parquet")
-    own = {WINDOW: read_ranks(results, WINDOW).ranks}
-    replace(path, **columns)
-    check(path, lambda: read_baseline_ranks(results, "transitions", own), "ranks by window")
-
-
-@pytest.mark.parametrize("columns", [{"rank": ["a", "b", "c"]}, {"target": None}])
-def test_ranks(results, columns):
-    path = ranks_path(results, WINDOW)
-    replace(path, **columns)
-    expected = "ranks with the columns session_id, target, rank"
-    check(path, lambda: read_ranks(results, WINDOW), expected)
+            table = table.add_column(at, column, pa.array(values))
+    pq.write_table(table, results / name)
+    check(results, name)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -99,29 +98,3 @@ def test_a_cutoff_that_was_not_written_is_refused(tmp_path):
     write_windows(tmp_path / "w.csv", [result_of("2019-10-02", [1], [20])])
     with pytest.raises(DataError, match="recall_at_5"):
         read_windows(tmp_path / "w.csv", [5])
-
-
-def test_a_missing_windows_csv_is_refused(tmp_path):
-    with pytest.raises(DataError, match="dvc repro -f train"):
-        read_windows(tmp_path / "windows.csv", CUTOFFS)
-
-
-def test_a_folder_without_ranks_is_refused(tmp_path):
-    with pytest.raises(DataError, match="found none"):
-        ranked_windows(tmp_path)
-
-
-def test_ranks_that_lack_a_column_are_no_misses_but_an_error(tmp_path):
-    path = ranks_path(tmp_path, "2019-10-02")
-    path.parent.mkdir()
-    pq.write_table(pa.table({"session_id": ["a"], "target": pa.array([2], pa.int32())}), path)
-    with pytest.raises(DataError, match="expected ranks with the columns"):
-        read_ranks(tmp_path, "2019-10-02")
-
-
-def test_a_truncated_ranks_file_is_refused(tmp_path):
-    write_ranks(tmp_path, "2019-10-02", window_ranks([1, 2]))
-    path = ranks_path(tmp_path, "2019-10-02")
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match=r"2019-10-02\.parquet"):
-        read_ranks(tmp_path, "2019-10-02")

@@ -45,15 +45,6 @@ def test_coverage_does_not_collapse_where_windows_resemble_their_neighbours():
     assert coverage(47, 0.6, 4000) > 0.92
 
 
-def test_an_average_over_days_has_that_interval():
-    """The same by the function that writes aod.json, on its own scale."""
-    random, n_covered = np.random.default_rng(3), 0
-    for _ in range(400):
-        low, high = mean_interval(0.4 + 0.01 * autocorrelated(random, (14,), 0.6))
-        n_covered += low <= 0.4 <= high
-    assert n_covered > 0.85 * 400
-
-
 def test_the_slowest_cosines_by_hand():
     random = np.random.default_rng(1)
     for n, n_cosines in ((5, 3), (14, 3), (28, 4), (47, 5), (380, 21)):
