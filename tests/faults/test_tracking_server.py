@@ -2,25 +2,48 @@
 
 import os
 import signal
+import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 from mlflow import MlflowClient
 
 from faults.harness import N_WINDOWS, TRAIN, assert_error, wait
-from support.mlflow_servers import free_address, server, slowed
+from support.mlflow_servers import server
 
 pytestmark = pytest.mark.faults
 TIMEOUT = 75
 """Seconds that a stage may wait for a server at its end: a minute of uploads, and one request."""
 
 
+@contextmanager
+def slowed(process, asleep, awake):
+    """Let a server sleep most of the time: it takes every request, and answers late."""
+    done = threading.Event()
+
+    def doze():
+        while not done.is_set():
+            os.killpg(process.pid, signal.SIGSTOP)
+            done.wait(asleep)
+            os.killpg(process.pid, signal.SIGCONT)
+            done.wait(awake)
+
+    thread = threading.Thread(target=doze)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
 @pytest.fixture
-def tracked(project, tmp_path):
+def tracked(project, free_port, tmp_path):
     """Address and process of a server; no records of earlier runs are left to send."""
     if (project.cache / "outbox").exists():
         project.empty_cache("outbox")
-    address = free_address()
+    address = f"http://127.0.0.1:{free_port}"
     with server(address, tmp_path) as process:
         yield address, process
 

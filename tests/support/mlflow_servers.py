@@ -2,23 +2,15 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-
-def free_address() -> str:
-    """An address on this machine where nothing listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
+from support.waiting import wait_until
 
 
 @contextmanager
@@ -31,7 +23,7 @@ def server(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     with (folder / "server.log").open("a") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
-        _await(address)
+        wait_until(lambda: _answers(address), 120)
         yield process
     finally:
         with suppress(ProcessLookupError):  # killed by the test
@@ -41,33 +33,9 @@ def server(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _await(address: str) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        try:
-            with urlopen(f"{address}/health"):
-                return
-        except (URLError, ConnectionError):
-            time.sleep(0.2)
-    raise TimeoutError(address)
-
-
-@contextmanager
-def slowed(process: subprocess.Popen[bytes], asleep: float, awake: float) -> Iterator[None]:
-    """Let a server sleep most of the time: it takes every request, and answers late."""
-    done = threading.Event()
-
-    def doze() -> None:
-        while not done.is_set():
-            os.killpg(process.pid, signal.SIGSTOP)
-            done.wait(asleep)
-            os.killpg(process.pid, signal.SIGCONT)
-            done.wait(awake)
-
-    thread = threading.Thread(target=doze)
-    thread.start()
+def _answers(address: str) -> bool:
     try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+        with urlopen(f"{address}/health"):
+            return True
+    except (URLError, ConnectionError):
+        return False

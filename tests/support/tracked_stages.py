@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -14,6 +15,7 @@ from dayahead.config.params import load_params
 from dayahead.core.errors import SourceError
 from dayahead.tracking import runs
 from dayahead.tracking.outbox import Outbox
+from dayahead.tracking.publication import Publication
 from dayahead.tracking.runs import stage_run
 from dayahead.tracking.store import Store
 from dayahead.tracking.sync import send
@@ -71,6 +73,8 @@ def window(step: int) -> dict:
     return {"step": step, "timestamp_ms": 10**12 + step, "metrics": {"ndcg_at_20": step / 8}}
 
 
+NOWHERE = "http://127.0.0.1:9"
+"""A server that refuses at once."""
 CURVE = [(0, 0), (1, 0.125), (2, 0.25), (3, 0.375)]
 
 
@@ -120,6 +124,28 @@ def _meet(fate: str) -> None:
         time.sleep(10)
 
 
+def publication(**fields) -> Publication:
+    """A decision of a night about the model `shop`."""
+    usual = {
+        "number": 1,
+        "key": "1",
+        "model": "shop",
+        "window": "2026-01-05",
+        "metrics": {"champion_ndcg_at_20": 0.25},
+        "published": "",
+        "folder": None,
+        "champion": "a",
+        "previous": "",
+        "withdrawn": {},
+    }
+    return Publication(**(usual | fields))
+
+
+def plain_package(target: Path, folder: Path, *_: Path) -> Path:
+    """A package without MLflow's own files, which take seconds to write."""
+    return shutil.copytree(folder, target)
+
+
 def runs_of(store: Store) -> dict[str, list]:
     """The runs in a store by their stage (`pipeline` for parents), the oldest first."""
     found: dict[str, list] = {}
@@ -133,3 +159,8 @@ def points_of(store: Store, run, name: str = "ndcg_at_20") -> list[tuple[int, fl
     """A metric's points as (step, value), duplicates included."""
     history = store.client.get_metric_history(run.info.run_id, name)
     return sorted((point.step, point.value) for point in history)
+
+
+def has_points(store: Store) -> bool:
+    """Whether a point of a run of `train` has arrived."""
+    return any(points_of(store, train) for train in runs_of(store).get("train", []))

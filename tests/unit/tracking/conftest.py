@@ -8,10 +8,16 @@ import pytest
 
 from dayahead.config.params import Params, load_params
 from dayahead.tracking import runs
+from dayahead.tracking.outbox import warn_once
 from dayahead.tracking.store import Store
 from support.tracked_stages import DVC_YAML, sending_thread
 
 REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _warnings_given_again() -> None:
+    warn_once.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,10 @@
 import os
-import subprocess
 
 import pytest
 
 from dayahead.core.errors import ConfigError
 from dayahead.tracking.lineage import lineage_of, origin_tags
+from support.git_projects import commit_all
 
 STAGES = ("download", "train", "aggregate")
 
@@ -83,16 +83,10 @@ def test_an_unknown_stage_is_rejected(cold_project):
         lineage_of("fly", cold_project)
 
 
-def _commit():
-    git = ["git", "-c", "user.name=x", "-c", "user.email=x@y"]
-    for words in (["init", "-q"], ["add", "params.yaml"], ["commit", "-qm", "first"]):
-        subprocess.run([*git, *words], check=True)
-
-
 def test_tags_link_to_commit_and_experiment(cold_project, monkeypatch):
     monkeypatch.delenv("DVC_EXP_NAME")
     assert "git.commit" not in origin_tags("train")
-    _commit()
+    commit_all(cold_project)
     tags = origin_tags("train")
     assert tags["git.dirty"] == "false"
     assert f"git checkout {tags['git.commit']}" in tags["mlflow.note.content"]

@@ -16,7 +16,6 @@ from dayahead.tracking.outbox import (
     outbox_for,
     outboxes,
     pipeline_run_key,
-    warn_once,
 )
 
 # Two "stages" that end when their standard input does, with the launcher.
@@ -94,7 +93,6 @@ def test_an_outbox_is_open_until_its_last_start_has_an_end(outbox):
 
 
 def test_a_warning_holds_no_credentials_and_is_given_once(caplog):
-    warn_once.cache_clear()
     for _ in range(2):
         with never_raising("skipped"):
             raise OSError("https://me:p@ss@host/x?token=abc refused")

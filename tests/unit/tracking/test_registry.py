@@ -7,49 +7,32 @@ import pytest
 
 from dayahead.core.project import cache_root
 from dayahead.tracking.outbox import Outbox, outboxes
-from dayahead.tracking.publication import Publication, record_publication
+from dayahead.tracking.publication import record_publication
 from dayahead.tracking.registry import PUBLISHED_TAG, WITHDRAWN_TAG
 from dayahead.tracking.sinks import Progress
 from dayahead.tracking.sync import sync_all
+from support.tracked_stages import NOWHERE, plain_package, publication
 
 CODE = Path(__file__).parents[3] / "src/dayahead/serve/pyfunc.py"
-NOWHERE = "http://127.0.0.1:9"
 
 
 @pytest.fixture
 def publish(project, params, monkeypatch):
     """Record the publication of a model; `away`: while the server is."""
-    monkeypatch.setattr("dayahead.tracking.model_package.package_model", copied)
+    monkeypatch.setattr("dayahead.tracking.model_package.package_model", plain_package)
 
     def publish(number, name, previous="", *, away=False, **more):
         folder = project / "published" / name
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.json").write_text(name)
-        publication = Publication(
-            number=number,
-            key=f"{number}-{name}",
-            model="shop",
-            window="2026-01-05",
-            metrics={"champion_ndcg_at_20": 0.1},
-            published=name,
-            folder=folder,
-            champion=name,
-            previous=previous,
-            withdrawn={},
-        )
+        of_model = {"published": name, "folder": folder, "champion": name, "previous": previous}
+        decision = publication(number=number, key=f"{number}-{name}", **(of_model | more))
         with monkeypatch.context() as patch:
             if away:
                 patch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
-            record_publication(params, replace(publication, **more), CODE)
+            record_publication(params, decision, CODE)
 
     return publish
-
-
-def copied(target, folder, code, package):
-    """A package without MLflow's own files, which take seconds to write."""
-    target.mkdir()
-    (target / "config.json").write_text((folder / "config.json").read_text())
-    return target
 
 
 def aliases(store):
@@ -161,9 +144,6 @@ def test_a_model_that_cannot_be_packaged_is_no_error(publish, store, monkeypatch
 
 def test_without_models_in_the_store_there_are_no_versions(publish, params, store):
     quiet = replace(params, tracking=replace(params.tracking, log_model=False))
-    publication = Publication(
-        number=1, key="1", model="shop", window="w", metrics={}, published="a",
-        folder=Path("published/a"), champion="a", previous="", withdrawn={},
-    )  # fmt: skip
-    record_publication(quiet, publication, CODE)
+    decision = publication(published="a", folder=Path("published/a"))
+    record_publication(quiet, decision, CODE)
     assert versions(store) == []

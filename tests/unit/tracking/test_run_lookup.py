@@ -7,6 +7,7 @@ import pytest
 from dayahead.core.errors import ComparisonError
 from dayahead.tracking.run_lookup import run_of
 from dayahead.tracking.runs import stage_run
+from support.git_projects import commit_all, git
 from support.tracked_stages import run_stage, runs_of
 
 
@@ -84,10 +85,6 @@ def test_an_mlflow_run_of_an_earlier_version_has_no_lists(store, results, params
     assert names(run_of(found.info.run_id, tmp_path / "into").folder) == EXPECTED[1:]
 
 
-def _run(*words):
-    subprocess.run(words, check=True, capture_output=True)
-
-
 @pytest.fixture
 def repository(cold_project, results, monkeypatch):
     """A Git repository with the results in DVC's cache, tagged `first`."""
@@ -95,18 +92,16 @@ def repository(cold_project, results, monkeypatch):
     (cold_project / "dvc.yaml").unlink()
     (cold_project / "dvc.lock").write_text(LOCK)
     monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
-    git = ("git", "-c", "user.name=x", "-c", "user.email=x@y")
-    _run("git", "init", "-q")
+    git(cold_project, "init", "--quiet")
     # In one process: DVC takes a second to import.
     commands = (
         "['init', '-q'], ['add', '-q', 'results/ranks', 'results/windows.csv', 'results/lists.csv']"
     )
     script = f"from dvc.cli import main; raise SystemExit(any([main(c) for c in ({commands})]))"
-    _run(sys.executable, "-c", script)
-    _run("git", "add", ".")
-    _run(*git, "commit", "-qm", "results")
-    _run("git", "tag", "first")
-    _run("git", "remote", "add", "origin", ".")
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    commit_all(cold_project)
+    git(cold_project, "tag", "first")
+    git(cold_project, "remote", "add", "origin", ".")
 
 
 NO_REVISIONS = {

@@ -16,7 +16,7 @@ from mlflow import MlflowException
 
 from dayahead.tracking.experiment_view import EXPERIMENT_TAGS, VIEW
 from dayahead.tracking.model_package import package_model
-from dayahead.tracking.outbox import outboxes, warn_once
+from dayahead.tracking.outbox import outboxes
 from dayahead.tracking.runs import PACKAGE, stage_run
 from dayahead.tracking.sync import sync_all
 from support.tracked_stages import points_of, run_stage, runs_of, window
@@ -153,7 +153,6 @@ def test_the_sigterm_handler_is_restored(project, params):
 
 
 def test_no_method_raises(project, params, caplog):
-    warn_once.cache_clear()
     with stage_run("train", params) as run:
         run.log_metrics({"a": "no number"})
         run.log_artifact(Path("missing"))
@@ -167,7 +166,6 @@ def test_no_method_raises(project, params, caplog):
 
 
 def test_a_project_that_cannot_be_written_stops_no_stage(project, params, caplog):
-    warn_once.cache_clear()
     (project / ".dayahead").write_text("in the way")
     with stage_run("train", params) as run:
         run.log_window(window(0))
@@ -177,7 +175,6 @@ def test_a_project_that_cannot_be_written_stops_no_stage(project, params, caplog
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("stages: 1")])
 def test_an_invalid_dvc_yaml_costs_only_the_lineage(store, project, params, caplog, damage):
-    warn_once.cache_clear()
     damage(project / "dvc.yaml")
     with stage_run("train", params) as run:
         run.log_metrics({"aod": 1.0})

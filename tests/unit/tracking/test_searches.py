@@ -4,12 +4,7 @@ import pytest
 
 from dayahead.tracking.searches import SearchRun
 from dayahead.tracking.store import Store
-from support.mlflow_servers import free_address
-
-
-def history(store, run, name):
-    points = store.client.get_metric_history(run, name)
-    return [(point.step, point.value) for point in points]
+from support.tracked_stages import NOWHERE, points_of
 
 
 def test_a_trial_is_recorded_once(store):
@@ -20,7 +15,7 @@ def test_a_trial_is_recorded_once(store):
     run.end({"best": 0.25})
     [found] = store.client.search_runs([store.experiment_id("mine")])
     assert found.info.run_id == run.run
-    assert history(store, run.run, "ndcg_at_20") == [(0, 0.25)]
+    assert points_of(store, found, "ndcg_at_20") == [(0, 0.25)]
     assert found.data.tags["trial.1"] == "study-1"
     assert found.data.params == {"space.model.n_layer": "1 to 3"}
     assert found.info.status == "FINISHED"
@@ -46,7 +41,7 @@ def test_only_the_pipeline_run_of_a_trial_is_nested(store):
 
 
 def test_a_server_that_is_down_stops_nothing(project, monkeypatch, caplog):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", free_address())
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
     run = SearchRun("mine", "study", {})
     run.log_trial(0, "study-0", {"best": 0.25})
     run.link("study-0")
@@ -59,5 +54,5 @@ def test_a_server_that_is_down_stops_nothing(project, monkeypatch, caplog):
 def test_a_server_that_goes_away_stops_nothing(store, monkeypatch, call):
     run = SearchRun("mine", "study", {})
     run.store = Store()
-    monkeypatch.setattr(run.store, "uri", free_address())
+    monkeypatch.setattr(run.store, "uri", NOWHERE)
     call(run)

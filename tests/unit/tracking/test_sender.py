@@ -14,7 +14,7 @@ import pytest
 
 from dayahead.core.errors import BusyError
 from dayahead.tracking import sender, sync
-from dayahead.tracking.outbox import Outbox, warn_once
+from dayahead.tracking.outbox import Outbox
 from dayahead.tracking.sender import background_sender
 from dayahead.tracking.sync import sync_all
 from support.recording_sink import Recorder
@@ -93,7 +93,6 @@ def outbox(project):
 
 @pytest.mark.long
 def test_a_finished_stage_waits_for_no_longer_than_it_says(outbox, monkeypatch, caplog):
-    warn_once.cache_clear()
     monkeypatch.setattr(sender, "CLOSE_SECONDS", 1)
     with socket.create_server(("127.0.0.1", 0)) as deaf:  # it accepts, and never answers
         monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
@@ -106,7 +105,6 @@ def test_a_finished_stage_waits_for_no_longer_than_it_says(outbox, monkeypatch, 
 
 
 def test_a_sender_that_dies_is_a_warning(outbox, monkeypatch, caplog):
-    warn_once.cache_clear()
     started, start = [], sender._start
     monkeypatch.setattr(
         sender, "_start", lambda *given: started.append(start(*given)) or started[0]
@@ -131,7 +129,6 @@ def test_the_last_records_wait_for_who_is_sending(outbox, monkeypatch):
 
 
 def test_a_sender_that_cannot_start_stops_no_stage(outbox, monkeypatch, caplog):
-    warn_once.cache_clear()
     monkeypatch.setattr(sys, "executable", "missing")
     with background_sender(outbox, ["mlflow"]):
         pass

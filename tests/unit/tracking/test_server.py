@@ -11,36 +11,23 @@ import pytest
 from dayahead.tracking.runs import stage_run
 from dayahead.tracking.store import Store
 from dayahead.tracking.sync import sync_all
-from support.mlflow_servers import free_address, server
-from support.tracked_stages import CURVE, points_of, runs_of, window
+from support.mlflow_servers import server
+from support.tracked_stages import CURVE, has_points, points_of, runs_of, window
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def address(project, monkeypatch):
-    address = free_address()
+def address(free_port, monkeypatch):
+    address = f"http://127.0.0.1:{free_port}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     return address
 
 
-def _await_train(project, has_arrived):
-    store = Store(project)
-    deadline = time.time() + 90
-    while time.time() < deadline:
-        for train in runs_of(store).get("train", []):
-            if has_arrived(store, train):
-                return
-        time.sleep(0.5)
-    raise TimeoutError("the records never arrived")
-
-
-def _has_points(store, train):
-    return bool(points_of(store, train))
-
-
-def _has_files(store, train):
-    return bool(store.client.list_artifacts(train.info.run_id))
+def has_files(store):
+    runs = runs_of(store).get("train", [])
+    return any(store.client.list_artifacts(train.info.run_id) for train in runs)
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
@@ -50,7 +37,7 @@ def test_a_server_that_dies_halfway(project, params, address, comes_back):
         with server(address, project):
             run = stage.enter_context(stage_run("train", params))
             run.log_window(window(0))
-            _await_train(project, _has_points)
+            wait_until(lambda: has_points(Store(project)), 90)
         start = time.time()
         for step in (1, 2, 3):
             run.log_window(window(step))
@@ -59,7 +46,7 @@ def test_a_server_that_dies_halfway(project, params, address, comes_back):
         (project / "ranks.txt").unlink()
         if comes_back:
             with server(address, project):
-                _await_train(project, _has_files)
+                wait_until(lambda: has_files(Store(project)), 90)
     with server(address, project):
         report = sync_all()
         # A server that came back has all but the end, which was recorded after its second stop.

@@ -10,21 +10,20 @@ import pytest
 
 from dayahead.core.errors import ConfigError, TrackingError
 from dayahead.tracking import sinks
-from dayahead.tracking.outbox import outboxes, warn_once
-from dayahead.tracking.publication import Publication, record_publication
+from dayahead.tracking.outbox import outboxes
+from dayahead.tracking.publication import record_publication
 from dayahead.tracking.runs import stage_run
 from dayahead.tracking.sinks import Progress, open_sink
 from dayahead.tracking.sync import sync_all
 from support.recording_sink import Recorder
 from support.tiny_settings import tiny_params
-from support.tracked_stages import CURVE, points_of, runs_of, window
+from support.tracked_stages import CURVE, NOWHERE, points_of, publication, runs_of, window
 
 
 @pytest.fixture
 def recorder(monkeypatch):
     monkeypatch.setitem(sinks.SINKS, "tensorboard", "support.recording_sink:Recorder")
     monkeypatch.setattr(Recorder, "entries", [])
-    warn_once.cache_clear()
     return Recorder
 
 
@@ -74,7 +73,7 @@ def test_every_sink_gets_each_record_once(store, project, recorder):
 
 
 def test_mlflow_that_is_away_does_not_hold_up_the_others(project, recorder, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
     run_train(params_for("mlflow", "tensorboard"), project)
     assert len(recorder.entries) == 8
     report = sync_all()
@@ -91,7 +90,6 @@ def test_without_sinks_nothing_is_sent_and_all_is_kept(project):
 
 
 def test_a_package_that_is_missing_is_one_warning(store, project, caplog, monkeypatch):
-    warn_once.cache_clear()
     monkeypatch.setitem(sinks.SINKS, "wandb", "no_such_package:Sink")
     run_train(params_for("wandb", "mlflow"), project)
     assert points_of(store, runs_of(store)["train"][0]) == CURVE
@@ -157,19 +155,7 @@ def test_tensorboard_has_each_point_once(project, damage):
 
 def test_tensorboard_takes_the_decision_of_a_night(project):
     pytest.importorskip("tensorboard")
-    decision = Publication(
-        number=1,
-        key="1",
-        model="shop",
-        window="2026-01-05",
-        metrics={"champion_ndcg_at_20": 0.25},
-        published="",
-        folder=None,
-        champion="a",
-        previous="",
-        withdrawn={},
-    )
-    record_publication(params_for("tensorboard"), decision, project / "pyfunc.py")
+    record_publication(params_for("tensorboard"), publication(), project / "pyfunc.py")
     assert sync_all().failures == {}
     found = scalars_of(project / ".dayahead/tensorboard")
     assert found == {"over windows/champion_ndcg_at_20": [(0, 0.25)]}

@@ -3,7 +3,6 @@ import time
 import pytest
 
 from dayahead.tracking import system_metrics
-from dayahead.tracking.outbox import warn_once
 from dayahead.tracking.runs import stage_run
 from support.tracked_stages import points_of, runs_of
 from support.waiting import wait_until
@@ -42,8 +41,6 @@ def test_it_can_be_turned_off(project, params, monkeypatch):
 
 @pytest.mark.usefixtures("fast")
 def test_a_machine_that_cannot_be_read_stops_no_stage(params, monkeypatch, caplog):
-    warn_once.cache_clear()
-
     def failing(_):
         raise OSError("no /proc")
 

@@ -11,24 +11,28 @@ import pytest
 from mlflow import MlflowException
 
 from dayahead.tracking import sync, uploader
-from dayahead.tracking.outbox import Outbox, outboxes, warn_once
+from dayahead.tracking.outbox import Outbox, outboxes
 from dayahead.tracking.runs import stage_run
 from dayahead.tracking.sinks import Progress
 from dayahead.tracking.store import Store
 from dayahead.tracking.sync import sync_all
 from dayahead.tracking.uploader import Uploader
-from support.tracked_stages import CURVE, points_of, run_stage, runs_of, window
+from support.tracked_stages import (
+    CURVE,
+    NOWHERE,
+    has_points,
+    plain_package,
+    points_of,
+    run_stage,
+    runs_of,
+    window,
+)
 from support.waiting import wait_until
-
-NOWHERE = "http://127.0.0.1:9"
 
 
 @pytest.fixture(autouse=True)
 def _plain_packages(monkeypatch):
-    """MLflow's own files in a package take seconds to write."""
-    monkeypatch.setattr(
-        uploader, "package_model", lambda target, folder, *_: shutil.copytree(folder, target)
-    )
+    monkeypatch.setattr(uploader, "package_model", plain_package)
 
 
 def outbox_in(folder: Path, name: str, stage: str = "train", **start) -> Outbox:
@@ -96,8 +100,6 @@ def test_an_outbox_becomes_a_parent_and_a_nested_run(store, tmp_path):
 
 
 def test_a_model_that_cannot_be_packaged_holds_nothing_up(store, tmp_path, monkeypatch, caplog):
-    warn_once.cache_clear()
-
     def failing(*_):
         raise MlflowException("the code sets no model")
 
@@ -207,16 +209,6 @@ def test_a_stage_of_the_same_pipeline_run_is_preferred(store, tmp_path):
     parent = store.client.get_run(Progress.of(last).parent)
     assert parent.data.tags["lineage.train"] == Progress.of(same).run
     assert len(runs_of(store)["pipeline"]) == 2
-
-
-def test_a_failing_store_raises(project, tmp_path, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
-    with pytest.raises(MlflowException):
-        Uploader(Store(project)).upload(outbox_in(tmp_path, "one"))
-
-
-def has_points(store):
-    return any(points_of(store, train) for train in runs_of(store).get("train", []))
 
 
 @pytest.mark.long
