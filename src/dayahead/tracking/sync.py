@@ -53,7 +53,8 @@ def _send_until_closed(sink: Sink, outbox: Outbox, closing: threading.Event) -> 
         try:
             others = _others(outbox, sink) if others is None else others
             for other in others:
-                with suppress(BusyError, TrackingError):
+                # A KeyError or TypeError is a damaged entry, which `sync_all` reports.
+                with suppress(BusyError, TrackingError, KeyError, TypeError):
                     sink.upload_ended(other)
             others = []
             with suppress(OSError):  # busy, or not writable

@@ -358,6 +358,20 @@ def test_a_damaged_outbox_holds_up_no_other(store, project, damage):
         assert points_of(store, runs["train"][0]) == [p for p in CURVE if p[0] != 1]
 
 
+def test_a_damaged_outbox_of_an_earlier_stage_holds_up_no_later_one(
+    store, project, params, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
+        with stage_run("download", params) as run:
+            pass
+    content = run.outbox.path.read_bytes()
+    run.outbox.path.write_bytes(content.replace(b'"experiment"', b'"experimfnt"'))
+    with stage_run("train", params):
+        pass
+    assert [each.info.status for each in runs_of(store)["train"]] == ["FINISHED"]
+
+
 @pytest.mark.long
 def test_lost_progress_loses_and_doubles_no_record(store, project):
     assert run_stage("train")[0] == 0
