@@ -17,6 +17,7 @@ from support.tools import TOOLS, load_tool
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+HEAD = TUTORIALS[0].read_text(encoding="utf-8").partition("# ")[0]
 SECONDS = 90
 """What a tutorial may take on two cores that do nothing else."""
 BUSY = 8
@@ -107,7 +108,6 @@ def test_outputs_follow_the_code_that_gave_them(tmp_path):
     """Executed by a kernel: text, a table, a chart, a result, and code of bash."""
     tool = load_tool("tutorials")
     source = tmp_path / "small.md"
-    head = TUTORIALS[0].read_text(encoding="utf-8").partition("# ")[0]
     cells = [
         "# Small",
         f"```bash\necho one\necho '{LONG}'\necho '{LONG}   3'\n```",
@@ -117,7 +117,7 @@ def test_outputs_follow_the_code_that_gave_them(tmp_path):
         "```python\n6 * 7\n```",
         "```text\nnot code\n```",
     ]
-    source.write_text(head + "\n\n".join(cells) + "\n", encoding="utf-8")
+    source.write_text(HEAD + "\n\n".join(cells) + "\n", encoding="utf-8")
     tool.write_page(tool.execute(source, tmp_path / "out"), "small", tmp_path / "out")
     page = (tmp_path / "out" / "small.md").read_text(encoding="utf-8")
     assert page.startswith("# Small\n\n```bash\necho one\n")
@@ -148,8 +148,7 @@ def test_a_cell_that_fails_ends_the_tutorial(tmp_path, monkeypatch, capsys, code
     tool = load_tool("tutorials")
     monkeypatch.setattr(tool, "SECONDS_PER_CELL", 20)
     monkeypatch.setenv("SHELLOPTS", "errexit")
-    head = TUTORIALS[0].read_text(encoding="utf-8").partition("# ")[0]
-    (tmp_path / "broken.md").write_text(f"{head}{code}\n\n```python\n1\n```\n", encoding="utf-8")
+    (tmp_path / "broken.md").write_text(f"{HEAD}{code}\n\n```python\n1\n```\n", encoding="utf-8")
     monkeypatch.setattr(tool, "TUTORIALS", tmp_path)
     monkeypatch.setattr(tool, "OUTPUT", tmp_path / "out")
     monkeypatch.setattr(sys, "argv", ["tutorials.py"])

@@ -18,3 +18,13 @@ def simulated_runs(random, n_times, n_runs, n_windows, *, seed=0.0, rho=0.0):
     """
     noise = autocorrelated(random, (n_times, n_runs, n_windows), rho)
     return noise + seed * random.normal(size=(n_times, n_runs, 1))
+
+
+def improved(random, ranks_by_window, gain, noise):
+    """Return ranks that are better by a factor, which varies with the session."""
+
+    def of_window(ranks):
+        factors = 1 - gain + random.normal(0, noise, len(ranks))
+        return np.rint(ranks * factors).astype(int).clip(1)
+
+    return {window: of_window(ranks) for window, ranks in ranks_by_window.items()}

@@ -5,17 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60, what: str = "") -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, what
         time.sleep(0.05)
 
 
 def wait_for_file(path: Path, seconds: float = 60) -> None:
     """Wait for a file or folder."""
-    deadline = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < deadline, f"no {path}"
-        time.sleep(0.05)
+    wait_until(path.exists, seconds, f"no {path}")

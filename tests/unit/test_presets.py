@@ -46,6 +46,13 @@ def options_of(name):
     return preset_options(name, ROOT / "presets", ROOT / "params.yaml")
 
 
+def options_in(folder, text, params=ROOT / "params.yaml"):
+    """Options of a preset of this text."""
+    (folder / "mine").mkdir(exist_ok=True)
+    (folder / "mine" / "row.yaml").write_text(text)
+    return preset_options("mine/row", folder, params)
+
+
 def test_every_row_of_the_papers_tables_has_a_preset():
     wanted = {f"{name}/{row}" for name in ("rees46", "g1", "adressa") for row in ROWS}
     wanted |= {f"yoochoose/{row}" for row in ROWS if not row.startswith("xlnet-mlm-")}
@@ -110,11 +117,9 @@ def test_the_figures_of_gru4recs_authors_are_copied_exactly(published_for):
 
 
 def test_a_preset_becomes_options_and_leaves_params_yaml_alone(tmp_path):
-    (tmp_path / "mine").mkdir()
     text = "model:\n  n_layer: 3\n  features: [hour]\n  item_embedding_dim: null\n"
     text += "  config: {activation: relu}\n"
-    (tmp_path / "mine" / "row.yaml").write_text(text)
-    found = preset_options("mine/row", tmp_path, ROOT / "params.yaml")
+    found = options_in(tmp_path, text)
     assert found == ["-Smodel.n_layer=3", "-Smodel.features=[hour]",
                      "-Smodel.item_embedding_dim=null",
                      "-S++model.config.activation=relu"]  # fmt: skip
@@ -128,23 +133,18 @@ def test_a_preset_becomes_options_and_leaves_params_yaml_alone(tmp_path):
 
 
 def test_a_date_of_a_preset_needs_no_quotes(tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "row.yaml").write_text("window:\n  last: 2026-01-06\n")
-    found = preset_options("mine/row", tmp_path, ROOT / "params.yaml")
+    found = options_in(tmp_path, "window:\n  last: 2026-01-06\n")
     assert found == ["-Swindow.last=2026-01-06"]
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "- model\n", "gpt2\n"])
 def test_a_file_without_settings_is_named(tmp_path, text):
-    (tmp_path / "mine").mkdir()
-    preset, params = tmp_path / "mine" / "row.yaml", tmp_path / "params.yaml"
-    preset.write_text(text)
     with pytest.raises(ConfigError, match=r"^\S*mine/row\.yaml: \(top level\): "):
-        preset_options("mine/row", tmp_path, ROOT / "params.yaml")
-    preset.write_text("model:\n  n_layer: 3\n")
+        options_in(tmp_path, text)
+    params = tmp_path / "params.yaml"
     params.write_text(text)
     with pytest.raises(ConfigError, match=r"^\S*params\.yaml: \(top level\): "):
-        preset_options("mine/row", tmp_path, params)
+        options_in(tmp_path, "model:\n  n_layer: 3\n", params)
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,8 @@ def test_a_file_without_settings_is_named(tmp_path, text):
     ],
 )
 def test_a_preset_that_does_not_fit_is_an_error(tmp_path, text, message):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "row.yaml").write_text(text)
     with pytest.raises(ConfigError, match=message):
-        preset_options("mine/row", tmp_path, ROOT / "params.yaml")
+        options_in(tmp_path, text)
 
 
 @pytest.mark.parametrize(

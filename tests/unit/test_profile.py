@@ -21,6 +21,14 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def studies(monkeypatch):
+    """Studies that are not run, but kept here."""
+    kept = []
+    monkeypatch.setattr("dayahead.profile.train", kept.append)
+    return kept
+
+
 def profiled(project, into="build", **profile):
     return profile_fit(tiny_params({"profile": profile}), project, project / into)
 
@@ -44,20 +52,16 @@ def test_only_the_windows_that_it_takes_are_run(project, window, last):
 
 
 @pytest.mark.parametrize(("window", "last"), [(None, day(4)), (day(1), day(4)), (day(3), day(4))])
-def test_a_window_is_evaluated_that_no_statistic_was_fitted_on(project, monkeypatch, window, last):
+def test_a_window_is_evaluated_that_no_statistic_was_fitted_on(project, studies, window, last):
     write_window_folder(project / "data" / "windows", markov_days(6, 40, 15), fitted_on=4)
-    studies = []
-    monkeypatch.setattr("dayahead.profile.train", studies.append)
     profiled(project, window=window)
     [params] = [study.params for study in studies]
     assert (params.profile.window, params.window.last) == (window or day(3), last)
     assert select_windows(WindowFolder(project / "data" / "windows"), params)
 
 
-def test_sessions_of_later_windows_may_be_those_of_attention(project, monkeypatch):
+def test_sessions_of_later_windows_may_be_those_of_attention(project, studies):
     params = tiny_params({"evaluation": {"attention_of": ["4-000000"], "split": "all"}})
-    studies = []
-    monkeypatch.setattr("dayahead.profile.train", studies.append)
     profile_fit(params, project, project / "build")
     [short] = [study.params for study in studies]
     assert short.window.last == day(3)

@@ -21,6 +21,7 @@ from dayahead.statistics.intervals import holm
 from dayahead.statistics.paired_tests import compare
 from support.project_copy import ROOT
 from support.results_folders import window_ranks, write_run
+from support.simulated_runs import improved
 
 DAYS = [f"2019-10-{day:02d}" for day in range(1, 9)]
 GAINS = {"gru": 0.0, "stan_x": 0.0, "memory": 0.4}
@@ -34,10 +35,7 @@ def runs(tmp_path_factory):
     shared = {day: random.integers(1, 40, 60) for day in DAYS}
     for name, gain in GAINS.items():
         for seed in SEEDS:
-            ranks = {
-                day: np.rint(each * (1 - gain + random.normal(0, 0.05, 60))).astype(int).clip(1)
-                for day, each in shared.items()
-            }
+            ranks = improved(random, shared, gain, 0.05)
             known = {"dataset": "g1", "model.architecture": name, "training.seed": seed}
             write_run(root / f"{name}-{seed}", ranks, known)
     return root
