@@ -10,7 +10,6 @@ from dayahead.config.changed_settings import Setting
 from dayahead.config.metric_names import packaged_metrics
 from dayahead.core.errors import ComparisonError
 from dayahead.outputs.run import RunResults
-from dayahead.outputs.tables import WindowRanks
 from dayahead.statistics.paired_tests import check_same_targets
 
 
@@ -38,7 +37,7 @@ def page_beside(
     own = RunResults.read(folders.results, cutoffs, packaged)
     beside = {name: RunResults.of_ranks(folder, cutoffs, packaged) for name, folder in runs.items()}
     for name, run in beside.items():
-        check_same_targets(("results/", name), _ranks_of(own), _ranks_of(run))
+        check_same_targets(("results/", name), own.targets, run.targets)
     return render_page(find(folders, own, settings, beside))
 
 
@@ -49,7 +48,3 @@ def _check_names(names: Iterable[str], architecture: str) -> None:
                 f"{name}: the page has a row of this name already; name the run by its Git "
                 f"revision, MLflow run id or results folder"
             )
-
-
-def _ranks_of(run: RunResults) -> dict[str, WindowRanks]:
-    return {row.window: ranks for row, ranks in zip(run.rows, run.ranks, strict=True)}
