@@ -13,6 +13,7 @@ from dayahead.statistics.intervals import (
     over_runs,
     over_windows,
     p_value,
+    runs_interval,
 )
 from support.simulated_runs import autocorrelated
 
@@ -116,3 +117,13 @@ def test_the_spread_over_runs_by_hand():
     assert over_runs(b, b) == Variance(6.0, 4)
     assert over_runs(a[:1], b) == Variance(9 / 1 + 9 / 3, 2)  # the other's, of 3 runs
     assert over_runs(a[:1], b[:1]) is None
+
+
+def test_the_interval_over_windows_and_runs_by_hand():
+    # Runs with the means 2 and 4 have the variance 2, by 2 runs 1, with 1 degree of freedom.
+    values = np.array([[0.0, 1, 2, 3, 4], [2, 3, 4, 5, 6]])
+    of_windows = over_windows(np.arange(1.0, 6))
+    half = half_width([of_windows, Variance(1.0, 1)], 0.025)
+    assert runs_interval(values) == pytest.approx((3 - half, 3 + half))
+    half = half_width([of_windows], 0.025)
+    assert runs_interval(values[:1]) == pytest.approx((2 - half, 2 + half))
