@@ -23,7 +23,7 @@ def server(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     with (folder / "server.log").open("a") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
-        wait_until(lambda: _answers(address), 120)
+        wait_until(lambda: _answers(address), 120, f"no answer from {address}")
         yield process
     finally:
         with suppress(ProcessLookupError):  # killed by the test
