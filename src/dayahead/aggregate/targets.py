@@ -98,8 +98,12 @@ def clicks_before(
     # A session may have several targets, or none of a type that is predicted.
     found_rows = pc.index_in(ranks.session_ids, table[SESSION_ID].combine_chunks())
     rows = found_rows.fill_null(-1).to_numpy().astype(np.int64)
-    is_whole = ranks.positions is not None or len(rows) == len(table)
-    if not is_whole or (np.diff(rows, prepend=0) < 0).any() or (rows[:1] < 0).any():
+    is_same = (np.diff(rows, prepend=0) >= 0).all() and (rows[:1] >= 0).all()
+    if ranks.positions is None:
+        is_same = is_same and len(rows) == len(table)
+    else:
+        is_same = is_same and (ranks.positions < n_items[rows]).all()
+    if not is_same:
         raise DataError(
             f"results/ranks/{window.name}.parquet: expected the {split} sessions of "
             f"{folder.folder} in their order, found others; run `dvc repro -f train`"

@@ -8,6 +8,7 @@ import pytest
 from dayahead.aggregate.targets import ABSENT, HOUR, Fitted, targets_of
 from dayahead.aggregate.window_items import items_by_window
 from dayahead.core.columns import FIRST_TIME
+from dayahead.core.errors import DataError
 from dayahead.windows.folder import WindowFolder, vocabulary_path
 from support.live_windows import replaced, rewrite
 from support.results_folders import window_ranks
@@ -65,6 +66,13 @@ def test_targets_of_all_positions(folder):
     assert targets.n_before.tolist() == [1, 1, 2]
     assert targets.popularity.tolist() == [2, 2, 1]
     assert (targets.since_fit * 3600 + 86_400).tolist() == pytest.approx([0, 1, 11])
+
+
+def test_positions_beyond_a_session_are_those_of_other_windows(folder):
+    """As after `preprocess` with a smaller sessions.max_length, but no fit."""
+    ranks = window_ranks([1, 1], [3, 2], ["0-000000", "0-000001"], positions=[2, 1])
+    with pytest.raises(DataError, match=r"expected the train sessions of .*, found others"):
+        targets_of(folder, folder.windows[0], "train", ranks, Fitted(END, np.zeros(9, np.int64)))
 
 
 def test_ages_are_hours_before_the_window_begins(tmp_path):
