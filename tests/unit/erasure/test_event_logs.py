@@ -17,18 +17,9 @@ from dayahead.live.clock import Clock, EventClock
 from dayahead.live.event_log import Event
 from dayahead.live.list_log import DEFAULT_LISTS, LISTS, ListLog
 from dayahead.live.sqlite_log import SqliteLog
+from support.user_datasets import dataset_of_users
 from support.window_folders import bytes_in
 
-DATASET = """
-description: a shop
-licence: none
-source: {urls: [a.csv]}
-columns: {item_id: {column: item}, user_id: user, session_id: session}
-time: {column: time}
-sessions: {repeats: {rule: keep, scope: session}}
-features: {}
-split: {seed: 1, train: [0, 1], valid: [0, 0.5], test: [0.5, 1]}
-"""
 OTHERS = [f"user-{number:03}" for number in range(1, 60)]
 
 
@@ -42,7 +33,7 @@ def shop(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
     Path("datasets").mkdir()
-    Path("datasets/shop.yaml").write_text(DATASET)
+    Path("datasets/shop.yaml").write_text(dataset_of_users())
     rows = {"user_id": ["user-000", "user-001"], "session_id": ["downloaded", "other"]}
     write_parquet(tmp_path / "data/raw/events-00000.parquet", pa.table(rows))
     return tmp_path

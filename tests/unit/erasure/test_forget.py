@@ -21,26 +21,12 @@ from dayahead.preprocess.stage import preprocess
 from dayahead.tracking.outbox import Outbox
 from dayahead.windows.folder import WindowFolder
 from support.builders import machine_config, preprocess_config, window_config
+from support.user_datasets import dataset_of_users
 from support.window_folders import bytes_in
 
 USERS = ("4711", "\u00c5sa \u00dcnsal", "\u7528\u6237", "u1", "u10")
-DATASET = """
-description: a shop
-licence: none
-source:
-  urls: [{urls}]
-columns:
-  item_id: {{column: item, type: int}}
-  user_id: user{session}
-time: {{column: time}}
-sessions:{gap}
-  repeats: {{rule: keep, scope: session}}
-  past_max_length: 3
-features: {{}}
-split: {{seed: 1, train: [0, 1], valid: [0, 0.5], test: [0.5, 1]}}
-"""
-BY_GAP = {"session": "", "gap": "\n  gap_minutes: 30"}
-BY_COLUMN = {"session": "\n  session_id: session", "gap": ""}
+BY_GAP = {"past_max_length": 3, "gap_minutes": 30}
+BY_COLUMN = {"past_max_length": 3}
 both_kinds = pytest.mark.parametrize("kind", [BY_GAP, BY_COLUMN], ids=["gaps", "sessions"])
 
 
@@ -78,8 +64,8 @@ def shop(tmp_path, monkeypatch):
 
     def build(kind):
         Path("datasets").mkdir()
-        urls = ", ".join(f"day-{day}.csv" for day in range(1, 5))
-        Path("datasets/shop.yaml").write_text(DATASET.format(urls=urls, **kind))
+        text = dataset_of_users([f"day-{day}.csv" for day in range(1, 5)], **kind)
+        Path("datasets/shop.yaml").write_text(text)
         write_source()
         run()
         folder = WindowFolder(Path("data/windows"))
@@ -137,7 +123,7 @@ def test_nothing_that_names_the_users_is_left_and_a_rerun_brings_nothing_back(tm
     assert not texts_of(tmp_path) & {*gone, *of_sessions}
     shop.run()
     assert not texts_of(tmp_path) & {*gone, *of_sessions}
-    found = {name: text for name, text in bytes_in(Path("data/windows")).items()}
+    found = bytes_in(Path("data/windows"))
     shutil.rmtree(".dayahead")
     write_source(without=gone)
     shop.run()
@@ -250,7 +236,6 @@ def test_a_folder_that_is_a_link_is_emptied_where_it_leads(tmp_path, shop):
 def test_a_data_set_without_users_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("datasets").mkdir()
-    text = DATASET.format(urls="a.csv", **BY_COLUMN)
-    Path("datasets/shop.yaml").write_text(text.replace("  user_id: user\n", ""))
+    Path("datasets/shop.yaml").write_text(dataset_of_users(user=None))
     with pytest.raises(ConfigError, match=r"columns.user_id names no column"):
         erase(tmp_path, ["u1"])
