@@ -2,22 +2,19 @@
 
 import json
 import logging
-from datetime import UTC, datetime
+from datetime import datetime
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 
-from dayahead.core.columns import TIMESTAMP
-from dayahead.core.files import write_parquet
-from dayahead.dataset.manifest import EventsFile, RawManifest
 from dayahead.live.clock import EventClock
 from dayahead.live.event_log import Event
 from dayahead.live.sqlite_log import SqliteLog
 from dayahead.nightly.live_log import EMPTY, compared
 from support.live_days import DAY, FAULTS, SECOND, Site
 from support.pretended_nights import run_nights
+from support.raw_clicks import write_raw_clicks
 from support.window_folders import day
 
 SITES = {
@@ -110,22 +107,6 @@ def test_what_is_usual_is_learned_after_three_nights():
     assert compared(clicks(rows), live(rows[::3]), (0, DAY), [half] * 3)["findings"]
 
 
-def write_raw(root, rows, session="session_id"):
-    """Write data/raw with rows of (session, item, time in microseconds)."""
-    sessions, items, times = zip(*rows, strict=True)
-    table = pa.table(
-        {
-            session: pa.array(sessions, pa.string()),
-            "item_id": pa.array(items, pa.int64()),
-            "event_time": pa.array(times, pa.int64()).cast(TIMESTAMP),
-        }
-    )
-    write_parquet(root / "data/raw/events-00000.parquet", table)
-    part = EventsFile("events-00000.parquet", len(rows), "", "", "")
-    end = datetime(2026, 1, 3, tzinfo=UTC)
-    RawManifest("tiny", end, len(rows), len(rows), {}, (), (part,)).write(root / "data/raw")
-
-
 def write_log(root, rows, user=None):
     log = SqliteLog(root / "live/events.sqlite", EventClock())
     log.deliver = lambda events: None
@@ -151,7 +132,7 @@ def details_of(root):
 
 def test_a_night_compares_the_newest_window(root, caplog):
     rows = rows_of_window()
-    write_raw(root, rows)
+    write_raw_clicks(root, rows)
     write_log(root, rows[:100])
     with caplog.at_level(logging.WARNING):
         figures, page = details_of(root)
@@ -166,7 +147,7 @@ def test_a_night_compares_the_newest_window(root, caplog):
 
 def test_a_log_that_begins_within_the_window_is_compared_from_there_on(root):
     rows = rows_of_window()
-    write_raw(root, rows)
+    write_raw_clicks(root, rows)
     write_log(root, rows[78:])
     figures, page = details_of(root)
     assert (figures["hours"], figures["in_live"], figures["findings"]) == (12.0, 1.0, [])
@@ -175,7 +156,7 @@ def test_a_log_that_begins_within_the_window_is_compared_from_there_on(root):
 
 def test_sessions_cut_by_gaps_are_compared_by_user(root):
     rows = rows_of_window()
-    write_raw(root, [(f"u{session}", item, time) for session, item, time in rows], "user_id")
+    write_raw_clicks(root, [(f"u{session}", item, time) for session, item, time in rows], "user_id")
     write_log(root, rows, user=True)
     figures, _ = details_of(root)
     assert (figures["in_live"], figures["in_official"], figures["findings"]) == (1.0, 1.0, [])
@@ -185,7 +166,7 @@ def test_sessions_cut_by_gaps_are_compared_by_user(root):
 def test_what_cannot_be_compared_is_a_finding_and_holds_nothing(root, damage):
     rows = rows_of_window()
     if damage != "no raw":
-        write_raw(root, rows)
+        write_raw_clicks(root, rows)
     write_log(root, [] if damage == "empty" else rows)
     if damage == "text":
         (root / "live/events.sqlite").write_text("text")
@@ -204,7 +185,7 @@ def test_without_a_live_log_nothing_is_said(root, tmp_path):
 
 
 def test_the_night_leaves_the_log_as_it_is(root):
-    write_raw(root, rows_of_window())
+    write_raw_clicks(root, rows_of_window())
     write_log(root, rows_of_window())
     before = {path.name: path.read_bytes() for path in (root / "live").iterdir()}
     details_of(root)

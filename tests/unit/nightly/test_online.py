@@ -5,23 +5,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from dayahead.__main__ import app
-from dayahead.core.columns import TIMESTAMP
 from dayahead.core.errors import ConfigError
-from dayahead.core.files import write_parquet
-from dayahead.dataset.manifest import EventsFile, RawManifest
 from dayahead.live.clock import EventClock
 from dayahead.live.list_log import ListLog
 from dayahead.nightly.online import online_figures, online_lines
 from support.live_services import live_client
 from support.live_windows import LIVE, events_of, spread_sessions
 from support.pretended_nights import run_nights
+from support.raw_clicks import write_raw_clicks
 from support.tiny_settings import train_study
 from support.window_folders import day, markov_days, write_window_folder
 
@@ -32,18 +29,7 @@ START = int(datetime.fromisoformat(f"{day(2)}T00:00+00:00").timestamp()) * SECON
 
 def write_clicks(root, rows, owner="session_id"):
     """Write data/raw with rows of (session, item, seconds after START)."""
-    sessions, items, times = zip(*rows, strict=True)
-    table = pa.table(
-        {
-            owner: pa.array(sessions, pa.string()),
-            "item_id": pa.array(items, pa.int64()),
-            "event_time": pa.array([START + t * SECOND for t in times]).cast(TIMESTAMP),
-        }
-    )
-    write_parquet(root / "data/raw/events-00000.parquet", table)
-    part = EventsFile("events-00000.parquet", len(rows), "", "", "")
-    end = datetime.fromtimestamp(START / SECOND + 86_400, UTC)
-    RawManifest("tiny", end, len(rows), len(rows), {}, (), (part,)).write(root / "data/raw")
+    write_raw_clicks(root, [(who, item, START + time * SECOND) for who, item, time in rows], owner)
 
 
 def write_lists(root, rows, *, by_user=False):
