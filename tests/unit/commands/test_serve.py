@@ -8,9 +8,7 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
-import time
 import urllib.request
 from dataclasses import fields
 from importlib import import_module
@@ -27,7 +25,9 @@ from dayahead.live.list_log import LISTS
 from dayahead.serve.limits import MIB, Limits
 from dayahead.serve.trial import Trial
 from http_load import apply_load
+from support.serve_processes import serving
 from support.tiny_settings import train_study
+from support.waiting import wait_until
 from support.window_folders import markov_days, write_window_folder
 
 N_REQUESTS = 400
@@ -59,17 +59,10 @@ def swap(folder, name):
 @pytest.fixture
 def service(published, tmp_path):
     """The process and its port."""
-    options = ["--published", str(published), "--port", "0", "--reload-seconds", "0.1"]
-    with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dayahead", "serve", *options],
-            stdout=subprocess.PIPE, stderr=log, text=True,
-        )  # fmt: skip
-        with process:
-            line = process.stdout.readline()
-            port = re.search(r"Model first-model answers on http://127\.0\.0\.1:(\d+)", line)
-            yield process, int(port[1])
-            process.kill()
+    options = ["--published", published, "--reload-seconds", "0.1"]
+    with (tmp_path / "log").open("w") as log, serving(*options, stderr=log) as running:
+        assert running.said.startswith("Model first-model answers on http://")
+        yield running.process, running.port
 
 
 @pytest.mark.slow
@@ -178,7 +171,7 @@ def test_an_address_of_ipv6_is_in_brackets():
 
 def error_of(*options):
     """The message with which the command ends."""
-    given = ["serve", *options, "--threads", str(get_num_threads())]
+    given = ["serve", "--port", "0", *map(str, options), "--threads", str(get_num_threads())]
     with pytest.raises(SystemExit) as ended, exit_with_message():
         CliRunner().invoke(app, given, catch_exceptions=False)
     return ended.value.code
@@ -187,13 +180,13 @@ def error_of(*options):
 def test_a_port_in_use_ends_in_one_line(published):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        message = error_of("--published", str(published), "--port", port)
+        message = error_of("--published", published, "--port", port)
     assert message.startswith(f"error: serve: cannot listen on 127.0.0.1:{port}")
     assert "\n" not in message
 
 
 def test_a_folder_without_a_model_ends_in_one_line(tmp_path):
-    message = error_of("--models", str(tmp_path), "--port", "0")
+    message = error_of("--models", tmp_path)
     assert "not a complete model" in message
     assert "\n" not in message
 
@@ -206,14 +199,6 @@ def ask(port, path="/recommend", body=b'{"session": [1, 2, 3]}'):
         return found.status, json.load(found)
 
 
-def wait_for(log, text):
-    for _ in range(200):
-        if text in log.read_text():
-            return
-        time.sleep(0.1)
-    pytest.fail(f"{text!r} is not in {log.read_text()}")
-
-
 @pytest.mark.slow
 def test_the_old_model_answers_while_its_folder_is_damaged_and_overwritten(published, tmp_path):
     """Indices beyond their arrays, files that are cut off: `cp` while it serves, and worse."""
@@ -222,29 +207,22 @@ def test_the_old_model_answers_while_its_folder_is_damaged_and_overwritten(publi
     tensors = models / "model.safetensors"
     whole, content = tensors.read_bytes(), load_file(tensors)
     content["weights.gram.indices"][:] = 2**31 - 1
-    command = [sys.executable, "-m", "dayahead", "serve", "--models", str(models), "--port", "0"]
-    with (
-        log_path.open("w") as log,
-        subprocess.Popen(
-            [*command, "--reload-seconds", "0.1"], stdout=subprocess.PIPE, stderr=log, text=True
-        ) as process,
-    ):
-        port = int(re.search(r":(\d+)$", process.stdout.readline())[1])
+    options = ["--models", models, "--reload-seconds", "0.1"]
+    with log_path.open("w") as log, serving(*options, stderr=log) as (_, port, _):
         wanted = ask(port)
         tensors.write_bytes(save(content))  # in place, as all that follows
-        wait_for(log_path, "gram.indices: expected values")
+        wait_until(lambda: "gram.indices: expected values" in log_path.read_text())
         assert ask(port) == wanted
         for size in (len(whole) // 2, 100, 0):
             tensors.write_bytes(whole[:size])
             assert ask(port) == wanted
-        wait_for(log_path, "0 bytes")
+        wait_until(lambda: "0 bytes" in log_path.read_text())
         for path in sorted((published / "second-model").rglob("*.*")):
             assert ask(port) == wanted
             assert ask(port, "/ready", None)[0] == 200
             (models / path.relative_to(published / "second-model")).write_bytes(path.read_bytes())
-        wait_for(log_path, "follows")
+        wait_until(lambda: "follows" in log_path.read_text())
         assert ask(port)[1]["model"] != wanted[1]["model"]
-        process.kill()
     lines = log_path.read_text().splitlines()
     assert "Traceback" not in log_path.read_text()
     assert all(" WARNING " in line or " follows " in line for line in lines), lines
@@ -298,18 +276,14 @@ def test_more_connections_than_files_may_be_is_one_clear_error(monkeypatch):
 
 def test_the_package_of_a_redis_log_is_named_where_it_is_missing(published, monkeypatch):
     monkeypatch.setitem(sys.modules, "dayahead.live.redis_log", None)
-    options = ["--published", str(published), "--port", "0", "--live", "--events-log", "redis://h"]
-    result = CliRunner().invoke(app, ["serve", *options])
-    assert isinstance(result.exception, ConfigError)
-    assert "pip install 'dayahead[redis]'" in str(result.exception)
+    message = error_of("--published", published, "--live", "--events-log", "redis://h")
+    assert "pip install 'dayahead[redis]'" in message
 
 
 def test_a_model_without_ticks_is_not_served_live(published, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(
-        app, ["serve", "--published", str(published), "--port", "0", "--live"]
-    )
-    assert "does not count clicks between two fits" in str(result.exception)
+    message = error_of("--published", published, "--live")
+    assert "does not count clicks between two fits" in message
 
 
 @pytest.mark.parametrize(
@@ -323,9 +297,7 @@ def test_a_model_without_ticks_is_not_served_live(published, tmp_path, monkeypat
     ],
 )
 def test_options_that_would_do_nothing_are_refused(options, message):
-    result = CliRunner().invoke(app, ["serve", "--models", "nowhere", "--port", "0", *options])
-    assert isinstance(result.exception, ConfigError)
-    assert message in str(result.exception)
+    assert message in error_of("--models", "nowhere", *options)
 
 
 @pytest.mark.parametrize(
@@ -339,23 +311,18 @@ def test_options_that_would_do_nothing_are_refused(options, message):
 )
 def test_a_second_model_needs_a_share_and_must_be_there(published, monkeypatch, options, message):
     monkeypatch.chdir(published)
-    result = CliRunner().invoke(app, ["serve", "--published", ".", "--port", "0", *options])
-    assert message in str(result.exception)
+    assert message in error_of("--published", ".", *options)
 
 
 @pytest.mark.long
 def test_lists_are_on_disk_once_the_service_has_ended(published, tmp_path):
-    options = ["--published", str(published), "--port", "0", "--log-lists"]
-    options += ["--against", str(published / "second-model"), "--share", "0.5"]
-    command = [sys.executable, "-m", "dayahead", "serve", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
-        line = process.stdout.readline()
-        port = int(re.search(r"^Models first-model and \S+ answer on .*:(\d+)$", line)[1])
+    options = ["--published", published, "--log-lists"]
+    options += ["--against", published / "second-model", "--share", "0.5"]
+    with serving(*options, cwd=tmp_path) as (process, port, said):
+        assert re.match(r"Models first-model and \S+ answer on ", said)
         for number in range(20):
-            body = json.dumps({"session": [1, 2], "session_id": f"s{number}", "top_k": 3}).encode()
-            head = {"content-type": "application/json"}
-            request = urllib.request.Request(f"http://127.0.0.1:{port}/recommend", body, head)
-            urllib.request.urlopen(request).close()
+            body = json.dumps({"session": [1, 2], "session_id": f"s{number}", "top_k": 3})
+            ask(port, body=body.encode())
         process.terminate()
         assert process.wait(60) == 0
     with LISTS.reading(tmp_path / "live/lists.sqlite") as connection:

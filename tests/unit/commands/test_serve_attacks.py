@@ -1,7 +1,6 @@
 """Other clients are answered within a second, whatever one client does."""
 
 import asyncio
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ import psutil
 import pytest
 
 from support import attacks
+from support.serve_processes import serving
 from support.tiny_settings import train_study
 from support.window_folders import markov_days, write_window_folder
 
@@ -25,14 +25,8 @@ def service(tmp_path_factory):
     days = markov_days(n_days=2, sessions_per_day=1_000, n_items=1_000)
     windows = write_window_folder(folder / "windows", days)
     train_study(windows, folder, {"model": {"architecture": "gpt2"}})
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dayahead", "serve", "--models", folder / "models", "--port", "0"],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with process:
-        port = re.search(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
-        yield process, int(port[1])
-        process.kill()
+    with serving("--models", folder / "models") as (process, port, _):
+        yield process, port
 
 
 @pytest.fixture(scope="module")
