@@ -41,12 +41,9 @@ def ask(models):
     return ask
 
 
-def test_known_ids_are_answered_without_a_word(ask):
+def test_unknown_ids_are_named(ask):
     items, said = ask("--session", "1,2")
     assert (items[0], said) == ("3", "")
-
-
-def test_unknown_ids_are_named(ask):
     items, said = ask("--session", "98,1,99,99,2")
     assert items[0] == "3"
     assert said == "2 of 4 item ids are unknown to the model: 98, 99\n"
@@ -63,15 +60,9 @@ def test_a_session_of_unknown_ids_gets_the_popular_items_if_asked_for(ask):
     assert "1 of 1 item ids are unknown to the model: 98" in said
 
 
-def test_a_session_of_unknown_ids_gets_the_model_if_asked_for(ask):
-    assert len(ask("--session", "98", "--cold-start", "model")[0]) == 4
-
-
 def test_items_of_the_session_are_left_out_if_asked_for(ask):
     assert set(ask("--session", "1,3")[0]) == {"1", "2", "3", "4"}
     assert set(ask("--session", "1,3", "--exclude-seen")[0]) == {"2", "4"}
-    cold = ("--session", "98", "--cold-start", "popularity", "--exclude-seen")
-    assert len(ask(*cold)[0]) == 4
 
 
 def test_an_id_may_be_given_alone_or_in_quotes(ask):
@@ -122,11 +113,6 @@ def test_reasons_add_up_to_the_lead_over_the_mean_candidate(memory):
     leads = [sum(parts.values()) for parts in model.explain(log, [item for item, _ in top])]
     scores = [score for _, score in top]
     assert np.diff(leads) == pytest.approx(np.diff(scores), abs=1e-3)
-
-
-def test_only_a_model_of_memories_explains(ask):
-    with pytest.raises(ConfigError, match=r"transitions has no named features.*memory"):
-        ask("--session", "1,2", "--explain")
 
 
 def test_popularity_is_the_reason_after_unknown_items(memory):
