@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dayahead.nightly.admission import admit
 from dayahead.nightly.silence import N_PARTS
-from support.simulated_windows import SimulatedFolder
+from support.simulated_windows import SimulatedFolder, refused_windows
 
 N_DAYS = 365
 FIRST = 8
@@ -77,13 +76,7 @@ class Clicks:
         """Decide on the days from `first` on; return those that are refused."""
         counts = np.full((len(self.sessions), 3), 100)
         folder = SimulatedFolder(self.sessions, counts, minutes=self.minutes)
-        refused, found = set(), []
-        for number in range(first, len(self.sessions)):
-            folder.n = number + 1
-            admission = admit(folder, [folder.windows[-1]], refused, config)
-            refused = refused - set(admission.readmitted) | set(admission.refused)
-            found += [number] * bool(admission.refused)
-        return found
+        return refused_windows(folder, config, first)
 
 
 def simulated_clicks(site, seed, n_days=N_DAYS):

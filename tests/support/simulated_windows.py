@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from dayahead.core.columns import N_RESERVED
+from dayahead.nightly.admission import admit
 from dayahead.windows.folder import Window
 from support.window_folders import START, day
 
@@ -68,3 +69,19 @@ class SimulatedFolder:
 
     def item_counts(self, window, _role):
         return self.counts[window.position, : N_RESERVED + self.known[self.n - 1]]
+
+
+def admissions(folder, config, first):
+    """Admit a window a night, from one on; return what each of these nights decided."""
+    refused, found = set(), []
+    for number in range(first, len(folder.sessions)):
+        folder.n = number + 1
+        found.append(admit(folder, [folder.windows[-1]], refused, config))
+        refused = refused - set(found[-1].readmitted) | set(found[-1].refused)
+    return found
+
+
+def refused_windows(folder, config, first):
+    """Return the numbers of the windows that are refused, as `admissions` decides."""
+    nights = enumerate(admissions(folder, config, first), first)
+    return [number for number, night in nights if night.refused]

@@ -222,11 +222,6 @@ class Nights:
         found = year.own[number] - theirs + year.draw.normal(0, error)
         return Difference(found, (found - 1.96 * error, found + 1.96 * error), None), n
 
-    def failed(self, number):
-        """Return the guards that the decision on a day failed."""
-        entry = next(e for e in self.entries if e.window == day(number))
-        return [check["guard"] for check in entry.checks if not check["passed"]]
-
 
 def copy_until(nights, year, number):
     """Return the same nights up to before a day, in another year from there on."""

@@ -6,7 +6,7 @@ import pytest
 from dayahead.config.loading import validated
 from dayahead.config.nightly import NightlyConfig
 from dayahead.nightly.admission import admit
-from support.simulated_windows import SimulatedFolder
+from support.simulated_windows import SimulatedFolder, admissions
 from support.tiny_settings import NIGHTLY
 
 USUAL = np.array([50, 30, 20])
@@ -16,13 +16,8 @@ def decided(days, nights, **changes):
     """Nights of (sessions, counts): the windows each of them refused, and those readmitted."""
     config = validated(NightlyConfig, NIGHTLY | {"windows": 7} | changes, "nightly")
     folder = SimulatedFolder(*map(np.array, zip(*days, strict=True)))
-    refused, found = set(), []
-    for number in range(len(days) - nights, len(days)):
-        folder.n = number + 1
-        admission = admit(folder, [folder.windows[-1]], refused, config)
-        refused = refused - set(admission.readmitted) | set(admission.refused)
-        found.append((list(admission.refused), list(admission.readmitted)))
-    return found, admission
+    found = admissions(folder, config, len(days) - nights)
+    return [(list(each.refused), list(each.readmitted)) for each in found], found[-1]
 
 
 HEALTHY = (100, USUAL)
@@ -50,32 +45,27 @@ def test_the_setting_says_after_how_many(readmit_after):
     assert [bool(refused) for refused, _ in found] == [True] * 3 + [readmit_after is None]
 
 
-def test_refused_windows_that_differ_from_each_other_stay_refused():
-    """A fifth, five times and a twentieth of the sessions."""
-    days = [(20, USUAL), (500, USUAL), (5, USUAL)]
-    found, _ = decided([HEALTHY] * 10 + days, 3)
-    assert [len(refused) for refused, _ in found] == [1, 1, 1]
+def shifted(by):
+    """A day on other items."""
+    return 100, np.roll(np.append(USUAL, [0] * 20), by)
 
 
-def test_items_that_are_others_every_day_stay_refused():
-    counts = np.zeros((14, 30), int)
-    counts[:10, :3] = USUAL
-    for number in range(10, 14):
-        counts[number, number * 2 : number * 2 + 2] = 50
-    found, _ = decided([(100, row) for row in counts], 4)
-    assert [len(refused) for refused, _ in found] == [1] * 4
-
-
-def test_a_short_fault_refuses_itself_alone():
-    found, _ = decided([HEALTHY] * 10 + [FEW] * 2 + [HEALTHY] * 8, 10)
-    assert [len(refused) for refused, _ in found] == [1, 1] + [0] * 8
-
-
-def test_renumbered_items_are_the_new_normal_after_three_nights():
-    counts = np.zeros((16, 6), int)
-    counts[:11, :3] = counts[11:, 3:] = USUAL
-    found, _ = decided([(100, row) for row in counts], 5)
-    assert [len(refused) for refused, _ in found] == [1, 1, 0, 0, 0]
+@pytest.mark.parametrize(
+    ("days", "refused"),
+    [
+        # A fifth, five times and a twentieth of the sessions.
+        ([(20, USUAL), (500, USUAL), (5, USUAL)], [1, 1, 1]),
+        ([FEW] * 2 + [HEALTHY] * 8, [1, 1] + [0] * 8),
+        ([shifted(by) for by in (4, 8, 12, 16)], [1] * 4),
+        ([shifted(10)] * 5, [1, 1, 0, 0, 0]),
+    ],
+    ids=["differ from each other", "a short fault", "other items every day", "renumbered items"],
+)
+def test_windows_are_refused_until_three_nights_agree(days, refused):
+    n_items = max(len(counts) for _, counts in days)
+    padded = [(n, np.pad(row, (0, n_items - len(row)))) for n, row in [HEALTHY] * 10 + days]
+    found, _ = decided(padded, len(days))
+    assert [len(names) for names, _ in found] == refused
 
 
 def test_windows_of_one_night_that_agree_enter_together():

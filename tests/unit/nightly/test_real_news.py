@@ -9,9 +9,8 @@ import pytest
 from pyarrow import csv
 
 from dayahead.config.params import load_params
-from dayahead.nightly.admission import admit
 from dayahead.nightly.silence import N_PARTS
-from support.simulated_windows import SimulatedFolder
+from support.simulated_windows import SimulatedFolder, refused_windows
 
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.slow
@@ -44,13 +43,7 @@ def clicks(real_data):
 def refused_days(sessions, counts, minutes, **limits):
     folder = SimulatedFolder(sessions, counts, minutes=minutes)
     config = replace(load_params(ROOT / "params.yaml").nightly, **limits)
-    refused, found = set(), []
-    for number in range(FIRST, len(sessions)):
-        folder.n = number + 1
-        admission = admit(folder, [folder.windows[-1]], refused, config)
-        refused = refused - set(admission.readmitted) | set(admission.refused)
-        found += [number] * bool(admission.refused)
-    return found
+    return refused_windows(folder, config, FIRST)
 
 
 def test_no_ordinary_day_is_refused_but_one_that_lacks_hours(clicks):
