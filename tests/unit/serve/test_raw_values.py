@@ -56,7 +56,7 @@ def test_what_is_no_text_is_not(item):
     [
         *((value, pa.int64()) for value in (True, 1.0, 1.5, "5", math.nan, 2**63)),
         *((value, pa.float64()) for value in (True, "5", math.nan, math.inf, -math.inf)),
-        *((value, pa.string()) for value in (True, 5, 1.5)),
+        *((value, pa.string()) for value in (True, 5, 1.5, "\ud800")),
         (True, pa.timestamp("us", tz="UTC")),
     ],
 )

@@ -212,17 +212,6 @@ def test_ids_become_the_data_sets_type_and_null_stays_null(plain):
     config = replace(config, statistics=replace(config.statistics, item_type="string"))
     of_texts = Recommender(replace(plain.stored, config=config))
     assert of_texts.item_column([1, "None", None]).to_pylist() == ["1", "None", None]
-    with pytest.raises(DataError, match="item id"):
-        of_texts.item_column(["\ud800"])
-
-
-def test_text_of_half_a_character_is_refused(rich):
-    config = rich.stored.config
-    category = replace(config.statistics.features["category"], type="string")
-    statistics = replace(config.statistics, features={"category": category})
-    of_texts = Recommender(replace(rich.stored, config=replace(config, statistics=statistics)))
-    with pytest.raises(DataError, match="category: expected values of type string"):
-        of_texts.events_with({"item_id": [1], "category": ["\ud800"]})
 
 
 def test_without_a_known_id_nothing_is_recommended_unless_asked_for(plain):
@@ -284,21 +273,13 @@ def test_a_csv_without_a_column_is_rejected(rich, tmp_path, column):
         rich.read_events(path)
 
 
-@pytest.mark.parametrize("item", ["0x1F", "9" * 20])
-def test_what_is_no_whole_number_in_a_csv_is_rejected(rich, tmp_path, item):
+def test_a_csv_of_another_type_or_a_missing_one_is_rejected(rich, tmp_path):
     path = tmp_path / "events.csv"
     row = ",2026-01-01T00:00:00Z,1,2\n"
     path.write_text(f"item_id,event_time,category,price\n5{row}{row}")
     assert rich.read_events(path)["item_id"].to_pylist() == [5, None]
-    path.write_text(f"item_id,event_time,category,price\n{item}{row}")
-    with pytest.raises(DataError, match=r"events\.csv: .*(digits|int64)"):
-        rich.read_events(path)
-
-
-def test_a_csv_of_another_type_or_a_missing_one_is_rejected(rich, tmp_path):
-    path = tmp_path / "events.csv"
-    path.write_text("item_id,event_time,category,price\nshoe,2026-01-01,1,2\n")
-    with pytest.raises(DataError, match=r"events\.csv: expected a CSV"):
+    path.write_text(f"item_id,event_time,category,price\n0x1F{row}")
+    with pytest.raises(DataError, match=r"events\.csv: expected a CSV .*digits"):
         rich.read_events(path)
     with pytest.raises(DataError, match=r"nothing\.csv"):
         rich.read_events(tmp_path / "nothing.csv")
