@@ -2,6 +2,7 @@
 
 from hashlib import sha256
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -11,16 +12,26 @@ from dayahead.sharing.pull import pull
 from dayahead.sharing.push import push
 from dayahead.sharing.remote import RemoteError, open_remote
 from support.dvc_remotes import EVALUATIONS, FITS, content, dvc_project, put
-from support.s3_servers import BUCKET, s3_server
 
 pytest.importorskip("dvc_s3", reason="dvc-s3 is not installed: no S3 remotes")
 pytest.importorskip("moto", reason="moto is not installed: no S3 to test on")
 
 
+BUCKET = "bucket"
+
+
 @pytest.fixture(scope="module")
 def endpoint():
-    with s3_server() as address:
-        yield address
+    """The address of a server with an empty bucket."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    address = f"http://{host}:{port}"
+    urlopen(Request(f"{address}/{BUCKET}", method="PUT")).close()
+    yield address
+    server.stop()
 
 
 @pytest.fixture
