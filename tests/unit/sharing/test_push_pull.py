@@ -38,6 +38,14 @@ def remote(tmp_path):
     return lambda: folder_remote(tmp_path)
 
 
+@pytest.fixture
+def pushed(here, remote):
+    """An entry of one file, which is on the remote."""
+    entry = put(here, FITS, "a", x="1")
+    push(here, remote(), [entry])
+    return entry
+
+
 def test_what_one_pushes_another_pulls(here, there, remote):
     entries = [put(here, FITS, "a", x="1", y="2"), put(here, EVALUATIONS, "b", x="3")]
     report = push(here, remote(), entries)
@@ -51,12 +59,10 @@ def test_what_one_pushes_another_pulls(here, there, remote):
     assert [content(there, entry) for entry in entries] == [{"x": "1", "y": "2"}, {"x": "3"}]
 
 
-def test_a_second_push_and_a_second_pull_transfer_nothing(here, there, remote, store):
-    entry = put(here, FITS, "a", x="1")
-    push(here, remote(), [entry])
-    pull(there, remote(), [entry], [])
+def test_a_second_push_and_a_second_pull_transfer_nothing(here, there, remote, store, pushed):
+    pull(there, remote(), [pushed], [])
     before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
-    for report in (push(here, remote(), [entry]), pull(there, remote(), [entry], [])):
+    for report in (push(here, remote(), [pushed]), pull(there, remote(), [pushed], [])):
         assert (report.moved, report.n_files, report.present) == (Counter(), Counter(), {FITS: 1})
     assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
 
@@ -114,22 +120,18 @@ def test_half_an_entry_is_refused_and_completed_by_the_next_push(here, there, re
 
 @pytest.mark.parametrize("text", ["", "{", '{"files": {}}', "[]"])
 def test_a_damaged_manifest_is_refused_and_replaced_by_the_next_push(
-    here, there, remote, store, text
+    here, there, remote, store, text, pushed
 ):
-    entry = put(here, FITS, "a", x="1")
-    push(here, remote(), [entry])
     (store / FITS / "a.json").write_text(text)
-    assert "its manifest is not valid" in pull(there, remote(), [entry], []).refused[entry]
-    assert push(here, remote(), [entry]).moved == {FITS: 1}
-    assert pull(there, remote(), [entry], []).moved == {FITS: 1}
+    assert "its manifest is not valid" in pull(there, remote(), [pushed], []).refused[pushed]
+    assert push(here, remote(), [pushed]).moved == {FITS: 1}
+    assert pull(there, remote(), [pushed], []).moved == {FITS: 1}
 
 
-def test_a_flipped_bit_in_a_name_is_noticed(here, there, remote, store):
-    entry = put(here, FITS, "a", x="1")
-    push(here, remote(), [entry])
+def test_a_flipped_bit_in_a_name_is_noticed(there, remote, store, pushed):
     path = store / FITS / "a.json"
     path.write_text(path.read_text().replace("ranks/x", "ranks/y"))
-    assert pull(there, remote(), [entry], []).refused == {entry: "its manifest is damaged"}
+    assert pull(there, remote(), [pushed], []).refused == {pushed: "its manifest is damaged"}
 
 
 NO_NAMES = [
@@ -139,17 +141,15 @@ NO_NAMES = [
 
 
 @pytest.mark.parametrize("name", NO_NAMES)
-def test_names_that_lead_elsewhere_or_to_code_are_refused(here, there, remote, store, name):
-    entry = put(here, FITS, "a", x="1")
-    push(here, remote(), [entry])
+def test_names_that_lead_elsewhere_or_to_code_are_refused(there, remote, store, name, pushed):
 
     def rename(manifest):
         manifest["files"] = {name: manifest["files"]["ranks/x.json"]}
         manifest["fingerprint"] = fingerprint(manifest["files"])
 
     change_manifest(store / FITS / "a.json", rename)
-    report = pull(there, remote(), [entry], [])
-    assert "is no name of a file of data" in report.refused[entry]
+    report = pull(there, remote(), [pushed], [])
+    assert "is no name of a file of data" in report.refused[pushed]
     assert not [path for path in there.rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
@@ -223,19 +223,15 @@ def test_an_interrupted_pull_leaves_no_entry(here, there, remote, monkeypatch):
 
 
 def test_a_disk_that_is_too_small_is_reported_before_anything_is_fetched(
-    here, there, remote, monkeypatch
+    there, remote, monkeypatch, pushed
 ):
-    entry = put(here, FITS, "a", x="1")
-    push(here, remote(), [entry])
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 0}))
     with pytest.raises(DataError, match="not enough space: pulling 1 entries from store needs"):
-        pull(there, remote(), [entry], [])
+        pull(there, remote(), [pushed], [])
     assert not there.exists()
 
 
-def test_a_disk_that_fills_up_is_the_disk_s_error(here, there, remote, monkeypatch):
-    entry = put(here, FITS, "a", x="1")
-    push(here, remote(), [entry])
+def test_a_disk_that_fills_up_is_the_disk_s_error(there, remote, monkeypatch, pushed):
     full = remote()
 
     def no_space(source, target, limit):
@@ -243,5 +239,5 @@ def test_a_disk_that_fills_up_is_the_disk_s_error(here, there, remote, monkeypat
 
     monkeypatch.setattr("dayahead.sharing.remote.copy_file", no_space)
     with pytest.raises(OSError, match="No space left") as caught:
-        pull(there, full, [entry], [])
+        pull(there, full, [pushed], [])
     assert caught.value.errno == errno.ENOSPC
