@@ -46,6 +46,14 @@ def serve(work, max_batch=4, max_waiting=100, **costs):
     return asyncio.run(main())
 
 
+async def held_up(batches, model, *calls):
+    """Ask while the model is held up; return the tasks, all of which wait."""
+    model.is_free.clear()
+    asked = [asyncio.create_task(batches.ask(numbers)) for numbers in calls]
+    await asyncio.sleep(0.05)
+    return asked
+
+
 def test_an_idle_model_takes_a_request_alone():
     async def work(batches, _model):
         return [(await batches.ask([number]))[0] for number in (1, 2, 3)]
@@ -55,9 +63,7 @@ def test_an_idle_model_takes_a_request_alone():
 
 def test_what_waits_is_answered_together_in_order_and_at_most_so_many():
     async def work(batches, model):
-        model.is_free.clear()
-        asked = [asyncio.create_task(batches.ask([number])) for number in range(7)]
-        await asyncio.sleep(0.05)
+        asked = await held_up(batches, model, *([number] for number in range(7)))
         model.is_free.set()
         return [found for [found] in await asyncio.gather(*asked)]
 
@@ -69,9 +75,7 @@ def test_what_waits_is_answered_together_in_order_and_at_most_so_many():
 
 def test_a_request_that_fails_fails_no_other():
     async def work(batches, model):
-        model.is_free.clear()
-        asked = [asyncio.create_task(batches.ask([number])) for number in (1, 13, 3)]
-        await asyncio.sleep(0.05)
+        asked = await held_up(batches, model, [1], [13], [3])
         model.is_free.set()
         return await asyncio.gather(*asked, return_exceptions=True)
 
@@ -82,9 +86,7 @@ def test_a_request_that_fails_fails_no_other():
 
 def test_too_many_are_refused_at_once_and_later_ones_are_answered():
     async def work(batches, model):
-        model.is_free.clear()
-        asked = [asyncio.create_task(batches.ask([number])) for number in range(3)]
-        await asyncio.sleep(0.05)
+        asked = await held_up(batches, model, [0], [1], [2])
         with pytest.raises(Overloaded):
             await batches.ask([4, 5, 6, 7])
         model.is_free.set()
@@ -96,9 +98,7 @@ def test_too_many_are_refused_at_once_and_later_ones_are_answered():
 
 def test_a_client_that_has_gone_is_not_answered():
     async def work(batches, model):
-        model.is_free.clear()
-        first = asyncio.create_task(batches.ask([1]))
-        await asyncio.sleep(0.05)
+        [first] = await held_up(batches, model, [1])
         gone = asyncio.create_task(batches.ask([2]))
         await asyncio.sleep(0)
         gone.cancel()
@@ -113,11 +113,9 @@ def test_a_client_that_has_gone_is_not_answered():
 def test_what_waits_at_the_end_is_answered():
     async def main():
         model = Model()
-        model.is_free.clear()
         batches = MicroBatches(model, room(2))
         running = asyncio.create_task(batches.run())
-        asked = [asyncio.create_task(batches.ask([number])) for number in range(5)]
-        await asyncio.sleep(0.05)
+        asked = await held_up(batches, model, *([number] for number in range(5)))
         batches.close()
         model.is_free.set()
         await asyncio.wait_for(running, 60)
@@ -128,9 +126,7 @@ def test_what_waits_at_the_end_is_answered():
 
 def test_who_asks_for_little_waits_for_no_ones_thousands():
     async def work(batches, model):
-        model.is_free.clear()
-        first = asyncio.create_task(batches.ask([0]))
-        await asyncio.sleep(0.05)
+        [first] = await held_up(batches, model, [0])
         many = [asyncio.create_task(batches.ask([*range(start, start + 8)])) for start in (20, 40)]
         few = asyncio.create_task(batches.ask([1]))
         await asyncio.sleep(0)
@@ -144,9 +140,7 @@ def test_who_asks_for_little_waits_for_no_ones_thousands():
 
 def test_a_batch_is_limited_by_its_cost_and_a_dear_request_goes_alone():
     async def work(batches, model):
-        model.is_free.clear()
-        asked = [asyncio.create_task(batches.ask([1]))]
-        await asyncio.sleep(0.05)
+        asked = await held_up(batches, model, [1])
         asked += [asyncio.create_task(batches.ask([n])) for n in (5, 6, 30, 2, 3)]
         await asyncio.sleep(0.05)
         model.is_free.set()
@@ -158,9 +152,7 @@ def test_a_batch_is_limited_by_its_cost_and_a_dear_request_goes_alone():
 
 def test_what_may_wait_is_a_cost_and_half_of_it_is_for_small_ones():
     async def work(batches, model):
-        model.is_free.clear()
-        asked = [asyncio.create_task(batches.ask([number])) for number in (1, 20, 25)]
-        await asyncio.sleep(0.05)
+        asked = await held_up(batches, model, [1], [20], [25])
         with pytest.raises(Overloaded):
             await batches.ask([6])
         asked += [asyncio.create_task(batches.ask([5])) for _ in range(11)]
