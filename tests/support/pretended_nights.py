@@ -53,6 +53,12 @@ class PretendedPipeline:
     def deliver(self, days):
         write_text(self.root / "days.json", json.dumps(days))
 
+    def deliver_days(self, n_days, odd=None):
+        """Deliver so many ordinary days; `odd` has the arguments of those that are none."""
+        self.deliver(
+            [ordinary_day(number, **(odd or {}).get(number, {})) for number in range(n_days)]
+        )
+
     @property
     def days(self):
         return json.loads((self.root / "days.json").read_text())
@@ -150,7 +156,7 @@ def run_nights(root, n_days, first=2, **more):
     night = pretended_night(root, **more)
     outcomes = []
     for number in range(first, n_days + 1):
-        night.pipeline.deliver([ordinary_day(each) for each in range(number)])
+        night.pipeline.deliver_days(number)
         outcomes.append(night.run())
     return night, outcomes
 

@@ -4,7 +4,7 @@ import pytest
 
 from dayahead.core.errors import ConfigError
 from dayahead.nightly.succession import champion_settings
-from support.pretended_nights import PretendedModel, after_nights, ordinary_day, write_params
+from support.pretended_nights import PretendedModel, after_nights, write_params
 from support.results_folders import window_ranks
 from support.tiny_settings import tiny_params
 from support.window_folders import day
@@ -13,7 +13,7 @@ from support.window_folders import day
 def test_other_targets_need_a_word_and_are_not_compared(root, monkeypatch):
     night = after_nights(root, 3)
     write_params(root, events={"targets": ["purchase"]})
-    night.pipeline.deliver([ordinary_day(number) for number in range(4)])
+    night.pipeline.deliver_days(4)
     with pytest.raises(ConfigError, match=r"events\.targets None -> \['purchase'\].*--adopt"):
         night.run()
     monkeypatch.setattr(PretendedModel, "ranks", lambda *_: window_ranks([1] * 50))

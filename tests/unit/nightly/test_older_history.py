@@ -9,7 +9,7 @@ from dayahead.core.errors import ConfigError
 from dayahead.core.files import write_json
 from dayahead.nightly.history import History
 from dayahead.nightly.status import status_lines
-from support.pretended_nights import ordinary_day, pretended_night
+from support.pretended_nights import pretended_night
 
 HISTORY = Path(__file__).parents[2] / "older" / "history.jsonl"
 MODELS = {"current": "2026-01-04-165596d9", "previous": "2026-01-03-d3c05910"}
@@ -37,7 +37,7 @@ def test_it_is_read_and_shown(night):
 
 
 def test_the_night_after_the_upgrade_says_what_to_do_and_then_publishes(night, root):
-    night.pipeline.deliver([ordinary_day(number) for number in range(5)])
+    night.pipeline.deliver_days(5)
     with pytest.raises(ConfigError, match="dayahead nightly --adopt") as error:
         night.run()
     assert "memory." in str(error.value)  # settings that it did not have

@@ -12,7 +12,6 @@ from dayahead.nightly.served import Served
 from support.pretended_nights import (
     after_nights,
     linked,
-    ordinary_day,
     pretended_night,
     published_tree,
     run_nights,
@@ -25,12 +24,11 @@ NOT_UTF8 = b"clicks \xe9 fell".decode("utf-8", "surrogateescape")
 
 def next_night(root, n_days=5):
     night = pretended_night(root)
-    night.pipeline.deliver([ordinary_day(number) for number in range(n_days)])
+    night.pipeline.deliver_days(n_days)
     return night.run()
 
 
-def test_a_reason_that_is_not_utf8_is_written_out(root):
-    night = after_nights(root, 4)
+def test_a_reason_that_is_not_utf8_is_written_out(root, night):
     outcome = night.rollback(NOT_UTF8)
     assert r"clicks \xe9 fell" in outcome.why
     [reason] = night.history.read().withdrawn.values()
@@ -38,32 +36,20 @@ def test_a_reason_that_is_not_utf8_is_written_out(root):
     assert next_night(root).outcome == "published"
 
 
-def test_a_reason_holds_no_secret(root):
-    night = after_nights(root, 4)
+def test_a_reason_holds_no_secret(root, night):
     night.rollback("see https://me:HUSH@host/x?token=HUSH")
     assert "HUSH" not in night.history.path.read_text()
     assert "HUSH" not in night.history.page.read_text()
 
 
-@pytest.mark.parametrize(
-    "reason",
-    [
-        *("\u2028 \x85 \x0b \x1c \x00", '"\\\n{}'),
-        *(
-            pytest.param(reason, marks=pytest.mark.slow)
-            for reason in ("", " ", "a\nb\r\nc", "<b>&", "x" * 99_999)
-        ),
-    ],
-)
-def test_any_reason_is_read_back(root, reason):
-    night = after_nights(root, 4)
+@pytest.mark.parametrize("reason", ["\u2028 \x85 \x0b \x1c \x00", '"\\\r\n{}<b>&', ""])
+def test_any_reason_is_read_back(root, night, reason):
     night.rollback(reason)
     assert [*night.history.read().withdrawn.values()] == [reason]
     assert night.run().outcome == "nothing new"
 
 
-def test_a_log_refused_for_a_file_whose_name_is_not_utf8_is_recorded(root, monkeypatch):
-    night = after_nights(root, 4)
+def test_a_log_refused_for_a_file_whose_name_is_not_utf8_is_recorded(root, night, monkeypatch):
 
     def refuse(self):
         raise RefusedDataError(f"logs/{NOT_UTF8}.csv: too many defects")
@@ -89,8 +75,7 @@ def test_hidden_files_and_folders_of_others_stay(root):
     assert [(root / name).read_text() for name in others] == ["mine"] * len(others)
 
 
-def test_what_a_killed_night_left_is_removed(root):
-    night = after_nights(root, 4)
+def test_what_a_killed_night_left_is_removed(root, night):
     left = root / "nights/.history.jsonl.a1b2c3d4.partial"
     left.touch()
     night.run()
@@ -130,33 +115,21 @@ def test_without_the_current_model_a_night_is_refused_and_a_rollback_is_not(root
     assert next_night(root).outcome == "published"
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(b"{", b"[]"),
-        *(
-            pytest.param(content, marks=pytest.mark.slow)
-            for content in (b"", b"\xff\xfe", b"null", b"{}")
-        ),
-    ],
-)
-def test_a_damaged_mark_repeats_the_last_step(root, content):
-    night = after_nights(root, 4)
+@pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b"\xff\xfe"])
+def test_a_damaged_mark_repeats_the_last_step(root, night, content):
     before = published_tree(root)
     (root / "nights/finished.json").write_bytes(content)
     assert night.run().outcome == "published"
     assert published_tree(root) == before
 
 
-def test_a_history_that_is_not_utf8_is_named_with_the_line(root):
-    night = after_nights(root, 4)
+def test_a_history_that_is_not_utf8_is_named_with_the_line(root, night):
     night.history.path.write_bytes(night.history.path.read_bytes() + b'{"kind": "\xff"}\n')
     with pytest.raises(DataError, match=r"history\.jsonl: line 5 is not an entry"):
         night.run()
 
 
-def test_a_history_on_a_disk_that_is_away_is_not_started_again(root):
-    night = after_nights(root, 4)
+def test_a_history_on_a_disk_that_is_away_is_not_started_again(root, night):
     night.history.path.rename(root / "elsewhere.jsonl")
     night.history.path.symlink_to(root / "away.jsonl")
     with pytest.raises(DataError, match=r"links to .*away\.jsonl"):
@@ -202,8 +175,7 @@ def test_something_else_in_the_place_of_a_file_ends_with_one_message(root, name,
 
 
 @pytest.mark.slow
-def test_a_file_in_the_place_of_a_new_model_ends_before_it_is_recorded(root, monkeypatch):
-    night = after_nights(root, 4)
+def test_a_file_in_the_place_of_a_new_model_ends_before_it_is_recorded(root, night, monkeypatch):
     monkeypatch.setattr("dayahead.nightly.night.model_name", lambda *_: f"{day(4)}-taken")
     (root / f"published/{day(4)}-taken").write_text("mine")
     n_entries = len(night.history.read().entries)
@@ -241,14 +213,13 @@ def test_a_log_that_has_become_shorter_decides_nothing(root):
     """As after a clock that went back, or a backup that was restored."""
     night = after_nights(root, 6)
     before = linked(root)
-    night.pipeline.deliver([ordinary_day(number) for number in range(4)])
+    night.pipeline.deliver_days(4)
     assert night.run().outcome == "nothing new"
     assert linked(root) == before
     assert next_night(root, 7).outcome == "published"
 
 
-def test_settings_that_changed_since_do_not_keep_a_rollback_from_working(root):
-    night = after_nights(root, 4)
+def test_settings_that_changed_since_do_not_keep_a_rollback_from_working(root, night):
     write_params(root, training={"seed": 9})
     assert night.rollback("bad").status == 0
 

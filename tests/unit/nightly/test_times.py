@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dayahead.nightly.times import EntryTimes
-from support.pretended_nights import after_nights, ordinary_day, run_nights
+from support.pretended_nights import run_nights
 
 
 @pytest.fixture
@@ -53,9 +53,8 @@ def test_the_page_says_when_a_model_went_live_and_the_decisions_do_not(root):
     assert not re.search(r"\d\d:\d\d", night.history.path.read_text())
 
 
-def test_without_the_file_the_night_and_its_page_go_on(root):
-    night = after_nights(root, 4)
+def test_without_the_file_the_night_and_its_page_go_on(root, night):
     (root / "nights/times.json").unlink()
-    night.pipeline.deliver([ordinary_day(number) for number in range(5)])
+    night.pipeline.deliver_days(5)
     assert night.run().outcome == "published"
     assert night.history.page.read_text().count('class="at"') == 1
