@@ -17,6 +17,7 @@ from dayahead.serve.model_source import ModelSource
 from dayahead.serve.service import Service
 from support.live_services import live_client
 from support.live_windows import LIVE, events_of, spread_sessions
+from support.stored_models import edited
 from support.tiny_settings import merge_sections, train_study
 from support.waiting import wait_until
 from support.window_folders import markov_days, write_window_folder
@@ -238,7 +239,9 @@ def test_events_that_cannot_be_written_are_not_acknowledged(live, monkeypatch, c
 def test_without_a_log_there_are_no_events(models):
     service = Service(ModelSource(models), "popularity", 1000)
     with TestClient(create_app(service)) as client:
-        assert client.post("/events", json={"events": [event("a", 1, "00:01")]}).status_code == 404
+        answer = client.post("/events", json={"events": [event("a", 1, "00:01")]})
+        assert answer.status_code == 404
+        assert "POST /events needs dayahead serve --live" in answer.json()["error"]
         answer = client.post("/recommend", json={"session_id": "s"})
         assert answer.status_code == 422
         assert "start it with --live" in answer.json()["error"]
@@ -264,13 +267,6 @@ def test_a_service_that_starts_again_answers_as_before(windows, models, tmp_path
     assert found == expected
 
 
-def changed(folder, change):
-    path = folder / "config.json"
-    config = json.loads(path.read_text())
-    change(config)
-    path.write_text(json.dumps(config))
-
-
 @pytest.mark.long
 def test_a_new_model_takes_over_with_the_events_after_its_window(
     windows, models, tmp_path, monkeypatch
@@ -291,7 +287,7 @@ def test_a_new_model_takes_over_with_the_events_after_its_window(
         with monkeypatch.context() as patch:
             patch.setattr(LiveFeed, "follow", follow_meanwhile)
             # Another version, with the same weights.
-            changed(folder, lambda config: config.update(window="2026-01-02b"))
+            edited(folder, lambda config: config.update(window="2026-01-02b"))
             wait_until(lambda: live.service.model.window != before.window)
         live.send(*events)
         found = answers_to(live, events)
@@ -310,7 +306,7 @@ def test_a_new_model_that_does_not_count_is_refused(models, tmp_path, caplog):
             config["live"]["tick"] = 0
             config["window"] = "2026-01-02b"
 
-        changed(folder, without_ticks)
+        edited(folder, without_ticks)
         wait_until(lambda: "refused" in caplog.text)
         assert live.service.model.version == before
         assert live.send(event("a", 1, "00:01"))[0] == 202
@@ -360,13 +356,10 @@ def test_a_service_that_fails_to_count_is_not_ready(models, tmp_path, monkeypatc
         live.send(event("a", 1, "00:01"), event("b", 2, "00:02"))
         assert live.client.get("/ready").status_code == 200
 
-        def fail(*_):
-            raise ValueError("no such row")
-
         with monkeypatch.context() as patch:
-            patch.setattr(LiveModel, "_receive", fail)
+            patch.setattr(LiveModel, "_receive", failing)
             live.send(event("c", 2, "30:00"))
-            with pytest.raises(ValueError, match="no such row"):
+            with pytest.raises(MemoryError, match="no room"):
                 live.ask("s")
         wait_until(lambda: "start the service again" in caplog.text)
         with pytest.raises(RuntimeError, match="must be started again"):
@@ -385,7 +378,7 @@ def test_a_new_model_that_fails_to_count_is_tried_again(models, tmp_path, monkey
         before = live.service.model
         with monkeypatch.context() as patch:
             patch.setattr(LiveFeed, "_counted", failing)
-            changed(folder, lambda config: config.update(window="2026-01-02b"))
+            edited(folder, lambda config: config.update(window="2026-01-02b"))
             wait_until(lambda: caplog.text.count("a new model is refused") > 1)
             live.send(event("a", 1, "00:01"))
         wait_until(lambda: live.service.model.window != before.window)

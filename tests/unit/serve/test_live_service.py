@@ -1,6 +1,7 @@
 """A service that counts clicks as they come answers as evaluation ranks, tick by tick."""
 
 from datetime import timedelta
+from functools import cache
 
 import pyarrow.parquet as pq
 import pytest
@@ -64,12 +65,19 @@ def with_items(tmp_path_factory):
 def study(windows, with_items, tmp_path_factory):
     """Folder of a study whose models/ are fitted on two days, and evaluated on the third."""
 
+    @cache
     def run(kind):
         folder = tmp_path_factory.mktemp(kind)
         data = with_items if kind == "items" else windows
         return train_study(data, folder, merge_sections(KINDS[kind], **STUDY))
 
     return run
+
+
+@pytest.fixture(scope="module")
+def pair(study):
+    """Folders of two models for a trial; the second one reads more."""
+    return [study(kind) / "models" for kind in ("memory", "category")]
 
 
 def predicted(out):
@@ -131,9 +139,9 @@ def test_services_behind_one_stream_answer_alike(windows, study, tmp_path):
 
 
 @pytest.mark.long
-def test_two_models_on_trial_answer_and_count_as_each_alone(windows, study, tmp_path):
-    a, b = (study(kind) / "models" for kind in ("memory", "category"))
-    trial, events = Trial(ModelSource(b), 0.5), events_of(windows, 2)[:60]
+def test_two_models_on_trial_answer_and_count_as_each_alone(windows, pair, tmp_path):
+    (a, b), events = pair, events_of(windows, 2)[:60]
+    trial = Trial(ModelSource(b), 0.5)
     assert {trial.variant_of(each["session_id"]) for each in events} == {A, B}
     with (
         live_client(a, tmp_path / "a.sqlite") as one,
@@ -159,10 +167,10 @@ def test_two_models_on_trial_answer_and_count_as_each_alone(windows, study, tmp_
 
 @pytest.mark.long
 def test_a_model_on_trial_that_fails_to_count_leaves_its_sessions_to_the_other(
-    windows, study, tmp_path, monkeypatch, caplog
+    windows, pair, tmp_path, monkeypatch, caplog
 ):
-    a, b = (study(kind) / "models" for kind in ("memory", "category"))
-    trial, events = Trial(ModelSource(b), 0.5), events_of(windows, 2)[:60]
+    (a, b), events = pair, events_of(windows, 2)[:60]
+    trial = Trial(ModelSource(b), 0.5)
     with (
         live_client(a, tmp_path / "a.sqlite") as alone,
         live_client(a, tmp_path / "both.sqlite", trial=trial) as both,
@@ -186,10 +194,9 @@ def test_a_model_on_trial_that_fails_to_count_leaves_its_sessions_to_the_other(
 
 @pytest.mark.long
 def test_a_model_on_trial_that_cannot_take_an_event_does_not_refuse_it(
-    windows, study, tmp_path, monkeypatch, caplog
+    windows, pair, tmp_path, monkeypatch, caplog
 ):
-    a, b = (study(kind) / "models" for kind in ("memory", "category"))
-    events = events_of(windows, 2)[:3]
+    (a, b), events = pair, events_of(windows, 2)[:3]
     trial = Trial(ModelSource(b), 0.999)
     with live_client(a, tmp_path / "both.sqlite", trial=trial) as both:
         broken = both.service.feed._in_use[B][0]
@@ -208,9 +215,8 @@ def fail(*_):
 
 
 @pytest.mark.long
-def test_events_have_the_fields_of_both_models_on_trial(windows, study, tmp_path):
-    a, b = (study(kind) / "models" for kind in ("memory", "category"))
-    good, *others = events_of(windows, 2)[:3]
+def test_events_have_the_fields_of_both_models_on_trial(windows, pair, tmp_path):
+    (a, b), (good, *others) = pair, events_of(windows, 2)[:3]
     missing = {name: value for name, value in others[0].items() if name != "category"}
     odd = others[1] | {"category": "x"}
     with live_client(a, tmp_path / "both.sqlite", trial=Trial(ModelSource(b), 0.5)) as both:
