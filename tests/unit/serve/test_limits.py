@@ -17,11 +17,6 @@ JSON = {"content-type": "application/json"}
 EVENT = {"item_id": 1, "event_time": "2026-01-02T00:00:00Z"}
 
 
-@pytest.fixture
-def serve(client_of, saved_model):
-    return lambda *names, **limits: client_of(saved_model(*names), **limits)
-
-
 def ask(client, *requests):
     answer = client.post("/recommend/batch", json={"requests": requests})
     return answer.status_code, answer.json()

@@ -14,11 +14,6 @@ from support.tiny_settings import merge_sections, train_study
 from support.window_folders import markov_days, write_window_folder
 
 
-@pytest.fixture
-def serve(client_of, saved_model):
-    return lambda name="memory", **limits: client_of(saved_model(name), **limits)
-
-
 def ask(client, **asked):
     answer = client.post("/similar", json=asked)
     return answer.status_code, answer.json()
@@ -56,7 +51,7 @@ def test_an_item_gets_what_similar_finds(serve, load, name):
     ],
 )
 def test_bad_requests_are_422_with_a_clear_text(serve, asked, message):
-    status, answer = ask(serve(top_k=5, entries=20), **{"top_k": 2, **asked})
+    status, answer = ask(serve("memory", top_k=5, entries=20), **{"top_k": 2, **asked})
     assert status == 422
     assert message in answer["error"]
 
