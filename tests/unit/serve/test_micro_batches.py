@@ -49,9 +49,9 @@ def serve(work, max_batch=4, max_waiting=100, **costs):
 async def held_up(batches, model, *calls):
     """Ask while the model is held up; return the tasks, all of which wait."""
     model.is_free.clear()
-    asked = [asyncio.create_task(batches.ask(numbers)) for numbers in calls]
+    tasks = [asyncio.create_task(batches.ask(numbers)) for numbers in calls]
     await asyncio.sleep(0.05)
-    return asked
+    return tasks
 
 
 def test_an_idle_model_takes_a_request_alone():
@@ -63,9 +63,9 @@ def test_an_idle_model_takes_a_request_alone():
 
 def test_what_waits_is_answered_together_in_order_and_at_most_so_many():
     async def work(batches, model):
-        asked = await held_up(batches, model, *([number] for number in range(7)))
+        tasks = await held_up(batches, model, *([number] for number in range(7)))
         model.is_free.set()
-        return [found for [found] in await asyncio.gather(*asked)]
+        return [found for [found] in await asyncio.gather(*tasks)]
 
     answers, taken = serve(work)
     assert answers == [0, 2, 4, 6, 8, 10, 12]
@@ -75,9 +75,9 @@ def test_what_waits_is_answered_together_in_order_and_at_most_so_many():
 
 def test_a_request_that_fails_fails_no_other():
     async def work(batches, model):
-        asked = await held_up(batches, model, [1], [13], [3])
+        tasks = await held_up(batches, model, [1], [13], [3])
         model.is_free.set()
-        return await asyncio.gather(*asked, return_exceptions=True)
+        return await asyncio.gather(*tasks, return_exceptions=True)
 
     (first, failed, last), _ = serve(work)
     assert (first, last) == ([2], [6])
@@ -86,11 +86,11 @@ def test_a_request_that_fails_fails_no_other():
 
 def test_too_many_are_refused_at_once_and_later_ones_are_answered():
     async def work(batches, model):
-        asked = await held_up(batches, model, [0], [1], [2])
+        tasks = await held_up(batches, model, [0], [1], [2])
         with pytest.raises(Overloaded):
             await batches.ask([4, 5, 6, 7])
         model.is_free.set()
-        await asyncio.gather(*asked)
+        await asyncio.gather(*tasks)
         return await batches.ask([8])
 
     assert serve(work, max_waiting=3)[0] == [16]
@@ -115,11 +115,11 @@ def test_what_waits_at_the_end_is_answered():
         model = Model()
         batches = MicroBatches(model, room(2))
         running = asyncio.create_task(batches.run())
-        asked = await held_up(batches, model, *([number] for number in range(5)))
+        tasks = await held_up(batches, model, *([number] for number in range(5)))
         batches.close()
         model.is_free.set()
         await asyncio.wait_for(running, 60)
-        return await asyncio.gather(*asked)
+        return await asyncio.gather(*tasks)
 
     assert asyncio.run(main()) == [[0], [2], [4], [6], [8]]
 
@@ -140,11 +140,11 @@ def test_who_asks_for_little_waits_for_no_ones_thousands():
 
 def test_a_batch_is_limited_by_its_cost_and_a_dear_request_goes_alone():
     async def work(batches, model):
-        asked = await held_up(batches, model, [1])
-        asked += [asyncio.create_task(batches.ask([n])) for n in (5, 6, 30, 2, 3)]
+        tasks = await held_up(batches, model, [1])
+        tasks += [asyncio.create_task(batches.ask([n])) for n in (5, 6, 30, 2, 3)]
         await asyncio.sleep(0.05)
         model.is_free.set()
-        return await asyncio.gather(*asked)
+        return await asyncio.gather(*tasks)
 
     _, taken = serve(work, max_batch=10, cost=lambda number: number, batch_cost=11)
     assert taken == [[1], [5, 6], [30], [2, 3]]
@@ -152,15 +152,15 @@ def test_a_batch_is_limited_by_its_cost_and_a_dear_request_goes_alone():
 
 def test_what_may_wait_is_a_cost_and_half_of_it_is_for_small_ones():
     async def work(batches, model):
-        asked = await held_up(batches, model, [1], [20], [25])
+        tasks = await held_up(batches, model, [1], [20], [25])
         with pytest.raises(Overloaded):
             await batches.ask([6])
-        asked += [asyncio.create_task(batches.ask([5])) for _ in range(11)]
+        tasks += [asyncio.create_task(batches.ask([5])) for _ in range(11)]
         await asyncio.sleep(0.05)
         with pytest.raises(Overloaded):
             await batches.ask([1])
         model.is_free.set()
-        await asyncio.gather(*asked)
+        await asyncio.gather(*tasks)
         return await batches.ask([50])
 
     costs = {"cost": lambda number: number, "batch_cost": 10, "small_cost": 5}

@@ -14,8 +14,8 @@ from support.tiny_settings import merge_sections, train_study
 from support.window_folders import markov_days, write_window_folder
 
 
-def ask(client, **asked):
-    answer = client.post("/similar", json=asked)
+def ask(client, **body):
+    answer = client.post("/similar", json=body)
     return answer.status_code, answer.json()
 
 
@@ -35,7 +35,7 @@ def test_an_item_gets_what_similar_finds(serve, load, name):
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("body", "message"),
     [
         ({}, "item: Field required"),
         ({"item": None}, "item: expected an integer or text"),
@@ -50,8 +50,8 @@ def test_an_item_gets_what_similar_finds(serve, load, name):
         ({"item": 1, "allow": [1] * 20}, "entries"),
     ],
 )
-def test_bad_requests_are_422_with_a_clear_text(serve, asked, message):
-    status, answer = ask(serve("memory", top_k=5, entries=20), **{"top_k": 2, **asked})
+def test_bad_requests_are_422_with_a_clear_text(serve, body, message):
+    status, answer = ask(serve("memory", top_k=5, entries=20), **{"top_k": 2, **body})
     assert status == 422
     assert message in answer["error"]
 
