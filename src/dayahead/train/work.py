@@ -69,8 +69,8 @@ def n_events(folder: WindowFolder, windows: Sequence[Window]) -> int:
 
 def _n_evaluated(folder: WindowFolder, params: Params, window: Window) -> int:
     split = params.evaluation.split
-    n_sessions = folder.n_sessions(window, "train" if split == "all" else split)
+    entry = next(each for each in folder.manifest.windows if each.window == window.name)
+    n_sessions = entry.sessions if split == "all" else folder.n_sessions(window, split)
     if params.evaluation.positions == "last":
         return n_sessions
-    entry = next(each for each in folder.manifest.windows if each.window == window.name)
     return round(n_sessions * (entry.events / max(1, entry.sessions) - 1))

@@ -8,6 +8,7 @@ import signal
 import time
 from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +21,7 @@ from dayahead.train.calibration import Calibration, Measured, StepTime, calibrat
 from dayahead.train.estimate import Estimate, WindowCost, announce, duration, grown
 from dayahead.train.work import Work, work_of
 from dayahead.windows.folder import WindowFolder
+from support.live_windows import rewrite, train_file
 from support.memory_models import MEMORY_WITH_GPT2
 from support.project_copy import ROOT
 from support.tiny_settings import merge_sections, tiny_params, tiny_study
@@ -49,6 +51,13 @@ def test_the_work_of_a_network_is_its_steps_and_the_sessions_of_the_next_window(
     assert {each.head for each in found} == {each.examples for each in found} == {0}
     later = works(windows, {"evaluation": {"split": "test", "horizon": 2}})
     assert [each.evaluation for each in later] == [N_SESSIONS, N_SESSIONS, N_SESSIONS // 2, 0]
+
+
+def test_all_sessions_of_a_window_are_counted_where_only_some_are_fitted_on(windows, tmp_path):
+    copied = Path(shutil.copytree(windows, tmp_path / "windows"))
+    rewrite(train_file(copied, 1), lambda table: table.slice(0, 30))
+    found = works(copied, {"evaluation": {"split": "all"}})
+    assert [each.evaluation for each in found] == [N_SESSIONS] * 3 + [0]
 
 
 def test_the_work_of_a_first_fit_of_memory_has_a_network_of_half_of_it(windows):
