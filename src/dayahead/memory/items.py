@@ -71,13 +71,17 @@ class ItemMemory(Memory):
         is_later = is_new.copy()
         is_later[sessions.offsets[:-1]] = False
         is_counted = {"clicks": is_new, "later": is_later, "end": is_known & growth.is_end}
-        # In float64 until all is added; the counts are kept in float32.
-        decayed = self.counts * 2.0 ** (-elapsed / self.half_lives)
+        clicked, places = np.unique(sessions.items, return_inverse=True)
+        new = np.zeros((len(clicked), len(self.channels)))
         for channel, (kind, half_life) in enumerate(self.channels):
             [clicks] = is_counted[kind].nonzero()
             worth = 2.0 ** (-ages[clicks] / half_life.windows) * sessions.worth_of(clicks)
-            decayed[:, channel] += np.bincount(sessions.items[clicks], worth, len(self.counts))
-        self.counts = decayed.astype(np.float32)
+            new[:, channel] = np.bincount(places[clicks], worth, len(clicked))
+        # In float64 until all is added, where something is; the counts are kept in float32.
+        decays = 2.0 ** (-elapsed / self.half_lives)
+        counts = np.multiply(self.counts, decays, out=self.counts.copy(), casting="same_kind")
+        counts[clicked] = self.counts[clicked] * decays + new
+        self.counts = counts
         self._see(sessions.items[is_new], sessions.times[is_new])
 
     def _see(self, items: Ints, times: Ints) -> None:
@@ -127,9 +131,9 @@ class ItemMemory(Memory):
         times = np.stack([self.first, self.latest], axis=1)
         ages = np.maximum(end - np.where(times == NEVER, end, times), 0) / unit
         # The offsets keep logarithms finite: counts and ages may be 0. In news a minute matters.
-        logs = np.log(np.concatenate([counts + 0.1, ages + MINUTE / unit], axis=1))
+        values = np.concatenate([counts + 0.1, ages + MINUTE / unit], axis=1, dtype=np.float32)
         popularity = self._popularity(counts, n_old).astype(np.float32)
-        return ItemFeatures(logs.astype(np.float32), popularity, self.is_seen)
+        return ItemFeatures(np.log(values), popularity, self.is_seen)
 
     def features(self, batch: CandidateBatch) -> Floats32:
         """Return the features of the candidates [B, C, I]."""

@@ -165,7 +165,7 @@ class SessionMemory(CountMemory):
         """Return the weight of each session at the time `end`."""
         if self._weights is None or self._weights[0] != end:
             ages = np.maximum(end - self.times, 0)[:, None] / self.unit
-            worth = 2.0 ** (-ages / self.half_lives) / np.sqrt(np.diff(self.offsets))[:, None]
+            worth = np.exp2(-ages / self.half_lives) / np.sqrt(np.diff(self.offsets))[:, None]
             by_half_life = worth.astype(np.float32)
             self._weights = end, Weights(by_half_life, by_half_life.sum(1))
         return self._weights[1]
