@@ -47,7 +47,13 @@ def test_what_goes_is_listed_and_what_stays_is_named(shop):
     assert [line.split() for line in lines[3:5]] == [
         ["data/raw", "1", "3"], ["results/ranks", "1", "2"]
     ]  # fmt: skip
-    for word in ("1 files or folders that cannot be", "shop.example.org", "store", "mlflow gc"):
+    for word in (
+        "1 files or folders that cannot be searched",
+        "shop.example.org",
+        "store",
+        "dvc gc",
+        "mlflow gc",
+    ):
         assert word in result.output
     assert "secret" not in result.output
     assert not [path for path in ("data/raw", "results/ranks") if (shop / path).exists()]
