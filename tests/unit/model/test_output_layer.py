@@ -27,12 +27,6 @@ def chunked(states, table, bias, targets, smoothing=0.0, budget=3, *, temperatur
     return loss_of(config, states, table, bias, targets)
 
 
-@pytest.fixture
-def chunk_rows(monkeypatch):
-    """Set the number of states per chunk, of which each thread differentiates one at a time."""
-    return lambda n_rows: monkeypatch.setattr(output_layer, "rows_per_chunk", rows_of(n_rows))
-
-
 @settings(max_examples=40)
 @given(
     st.integers(1, 40),
@@ -49,6 +43,17 @@ def test_any_shape_and_chunk_gives_the_dense_loss(n_targets, n_items, n_rows, sm
     wanted = with_gradients(dense(*parts, targets, smoothing), *parts)
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("n_rows", [1, 7, 23, 1000])
+def test_any_chunk_gives_the_dense_loss(chunk_rows, n_rows, smoothing):
+    chunk_rows(n_rows)
+    *parts, targets = problem(n_targets=23, n_items=50)
+    loss = chunked(*parts, targets, smoothing)
+    wanted = with_gradients(dense(*parts, targets, smoothing), *parts)
+    for found, value in zip(with_gradients(loss, *parts), wanted, strict=True):
+        torch.testing.assert_close(found, value, rtol=1e-6, atol=6e-6)
 
 
 @pytest.mark.parametrize("n_rows", [2, 100])

@@ -74,12 +74,6 @@ def small_blocks(monkeypatch):
         monkeypatch.setattr(kernels, name, size)
 
 
-@pytest.fixture
-def chunk_rows(monkeypatch):
-    """Set the number of states per chunk, of which each thread differentiates one at a time."""
-    return lambda n_rows: monkeypatch.setattr(output_layer, "rows_per_chunk", rows_of(n_rows))
-
-
 def loss_by(config, states, table, bias, targets, corrections=None):
     return softmax_loss(states, OutputLayer(table, bias, len(table)), targets, config, corrections)
 
