@@ -162,6 +162,11 @@ def test_dropped_sessions_are_out_of_reach(variant, windows, random):
     assert torch.equal(scores_after(pruned, query), scores_after(whole, query))
 
 
+def test_of_each_item_no_more_sessions_are_kept_than_are_searched():
+    model = fitted("sknn", [[[A, B]] * 2, [[A, B], [C, D]]], sample_size=2)
+    assert model.visits.items.tolist() == [0, 1, 0, 1, 2, 3]
+
+
 def with_an_open_session(variant, open_session, seconds):
     """A model of a window of one day in which a session stays open for so many seconds."""
     model = baseline(variant, N_ITEMS, neighbours=SETTINGS | {"age_scale": 0.04, "k": 10})
