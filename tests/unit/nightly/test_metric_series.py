@@ -61,6 +61,9 @@ def test_a_loss_that_was_accepted_is_evaluated_from_there_on():
     accepted = {"max_lead_loss": day(10), "max_decline": ""}
     assert failed(checked(own, [0.2] * 30, accepted)) == []
     assert failed(checked([*own, 0.22, 0.22], [0.2] * 32, accepted)) == ["max_lead_loss"]
+    # A week and a month from the accepted window on, that window included.
+    found = [checked(own[:n], [0.2] * n, accepted)["max_lead_loss"].checked for n in (19, 20)]
+    assert found == [False, True]
 
 
 def test_a_model_better_than_the_published_one_is_excused():

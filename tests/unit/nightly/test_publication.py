@@ -79,6 +79,11 @@ def test_pruning_keeps_the_newest_and_the_linked(publications, models):
     assert not publications.path("b").exists()
 
 
+def test_a_model_that_was_published_again_is_as_new_as_then(publications):
+    publications.prune(2, ["a", "b", "a", "c"])
+    assert [name for name in "abc" if publications.path(name).exists()] == ["a", "c"]
+
+
 def test_a_missing_name_removes_the_link(publications):
     publications.link("b", "a")
     publications.link("b", "")
