@@ -295,6 +295,17 @@ class TestPastEvents:
         )
         assert second["e"]["bef_item_id"] == []
 
+    def test_a_session_of_several_users_has_the_past_of_the_first(self, run):
+        table = events(
+            session("a", [1, 2], "2026-01-01 09:00", user_id="u")
+            + session("b", [3, 4], "2026-01-01 09:30", user_id="v")
+            + session("c", [5], "2026-01-01 10:00", user_id="u")
+            + session("c", [6], "2026-01-01 10:01", user_id="v")
+        )
+        store = run(table, dataset_config(columns=USER, past_max_length=3))
+        last = everything(store, store.windows[0]).to_pylist()[-1]
+        assert (last["user_id"], last["bef_item_id"]) == ("u", [2, 3])
+
     @pytest.mark.parametrize(
         "rules",
         [

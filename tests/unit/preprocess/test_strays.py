@@ -126,6 +126,15 @@ def test_another_night_may_find_other_strays(run, strayed, rules, change):
     assert bytes_in(grown.folder) == bytes_in(fresh.folder)
 
 
+def test_the_same_files_are_read_again_where_others_of_their_events_are_strays(run, strayed):
+    shared = {"project": "shared", "log_end": "2026-01-05"}
+    found = [
+        run(strayed[:4], dataset_config(), span=(SPAN[0], end), **shared).manifest.steps["strays"]
+        for end in ("2026-01-07", SPAN[1])
+    ]
+    assert found == [5, 7]
+
+
 def test_a_stray_start_of_a_session_is_one_too(run):
     rows = [
         {**row, SESSION_START: start}
