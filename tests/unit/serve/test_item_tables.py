@@ -24,7 +24,9 @@ GONE = 4
 NOON = START + timedelta(days=2, hours=12)
 OLD = 5
 """Withdrawn on the first day."""
-ENDS = {GONE: NOON, OLD: START}
+LAST = 7
+"""Withdrawn as the second day ends, the last that the model is fitted on."""
+ENDS = {GONE: NOON, OLD: START, LAST: START + timedelta(days=2)}
 STARTS = {NEW: START + timedelta(days=1)}
 MODELS = {
     "transitions": {"architecture": "transitions", "remind": "first"},
@@ -100,6 +102,12 @@ def test_a_session_before_the_last_window_s_end_gets_what_was_available_then(mod
     sessions = [raw_events([1, 2], n).select(["item_id", "event_time"]) for n in (0, 1)]
     found = [items_of(recommender.recommend_after(events, 13)) for events in sessions]
     assert [NEW in items for items in found] == [False, True]
+
+
+def test_candidates_are_available_where_the_last_window_ends(models):
+    stored = Recommender.load(models).stored
+    assert stored.candidates_at(stored.config.end).tolist() == stored.candidates.tolist()
+    assert len(stored.candidates) == 11
 
 
 def test_items_of_the_session_that_were_withdrawn_are_not_recommended_again(study):

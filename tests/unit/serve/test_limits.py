@@ -32,6 +32,7 @@ def ask(client, *requests):
         ({"fields": 4}, {"events": [EVENT, EVENT | dict.fromkeys("abc")]}, "events.1: 5 fields"),
         ({"top_k": 5}, {"session": [1], "top_k": 6}, "requests.1.top_k: 6"),
         ({"entries": 20}, {"session": [1] * 15, "top_k": 5}, "23 entries"),
+        ({"entries": 20}, {"events": [], "past": [EVENT] * 15, "top_k": 5}, "23 entries"),
         ({"entries": 20}, {"session": [], "top_k": 3, "deny": [1] * 9, "allow": [1] * 9}, "24 ent"),
     ],
 )
