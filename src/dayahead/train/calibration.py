@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from numba.core.event import install_timer
 
 from dayahead.config.baselines import MEMORY, baselines_beside
 from dayahead.config.params import Params
@@ -85,7 +86,7 @@ class Calibration:
     example_bytes: int
     """Memory of an example of the head."""
     start_seconds: float
-    """Until the first fits begin: compiled code is loaded, or made."""
+    """Until the first fits begin: packages and compiled code are loaded."""
 
 
 def calibrate(study: Study) -> Calibration:
@@ -119,6 +120,7 @@ def first_windows(folder: WindowFolder, windows: Sequence[Window]) -> Sequence[W
 
 
 def _calibrate(study: Study) -> Calibration:
+    imports = time.process_time()  # of this process so far, as a study's own has
     process = main_process(study.params.compute, 1)
     base = peak_memory()
     folder = WindowFolder(study.windows)
@@ -128,11 +130,13 @@ def _calibrate(study: Study) -> Calibration:
         name: baseline_study(name, study, study.results)
         for name in baselines_beside(study.params.model.architecture)
     }
-    start = time.perf_counter()
-    for each in (study, *beside.values()):
-        with _cut(each, windows, WARM, WARM) as warm:
-            list(_fits(Run(warm, process, windows[0]), windows[:2]))
-    start_seconds = time.perf_counter() - start
+    start, compiling = time.perf_counter(), list[float]()
+    with install_timer("numba:compile", compiling.append):
+        for each in (study, *beside.values()):
+            with _cut(each, windows, WARM, WARM) as warm:
+                list(_fits(Run(warm, process, windows[0]), windows[:2]))
+    # What was compiled here is kept, and the study need not do it again.
+    start_seconds = imports + time.perf_counter() - start - sum(compiling)
     own, n_features = _measured(study, process, first)
     peak = peak_memory()
     counted = {name: _measured(each, process, first)[0] for name, each in beside.items()}

@@ -10,6 +10,9 @@ from dayahead.train.catalogue import Catalogue
 from dayahead.train.checks import fitted_windows
 from dayahead.windows.folder import Window, WindowFolder
 
+STEP = 30
+"""A step of the head takes the time of so many examples, besides that of those in it."""
+
 
 @dataclass(frozen=True)
 class Work:
@@ -23,7 +26,7 @@ class Work:
     steps: int
     """Of the network, with those of the first window's early network."""
     head: int
-    """Steps of the head."""
+    """Examples in the steps of the head, and STEP for each of its steps."""
     examples: int
     """Examples that are read for it."""
     evaluation: int
@@ -44,10 +47,8 @@ def work_of(folder: WindowFolder, params: Params, windows: Sequence[Window], ind
     steps = params.network_steps(n_fitted) if has_steps else 0
     if has_memory and is_first and has_steps:
         steps += params.early_network_steps(n_fitted // 2)
-    examples = min(memory.n_examples, n_events(folder, fitted) - n_fitted) if has_memory else 0
-    if has_memory and is_first:
-        examples = min(examples, (n_events(folder, fitted) - n_fitted) // 2)
-    learned = examples + (0 if is_first else memory.n_replayed)
+    examples = _n_examples(folder, params, windows, index) if has_memory else 0
+    learned = examples + (_n_replayed(folder, params, windows, index) if has_memory else 0)
     epochs = memory.first_epochs if is_first else memory.epochs
     later = windows[index + 1 : index + 1 + params.evaluation.horizon]
     return Work(
@@ -55,10 +56,28 @@ def work_of(folder: WindowFolder, params: Params, windows: Sequence[Window], ind
         n_items=Catalogue(folder, params.model).sizes_at(window)[ITEM_ID],
         counting=n_fitted,
         steps=steps,
-        head=epochs * -(-learned // memory.batch_size_of(learned)) if has_memory else 0,
+        head=epochs * (learned + STEP * -(-learned // memory.batch_size_of(learned))),
         examples=examples,
         evaluation=sum(_n_evaluated(folder, params, each) for each in later),
     )
+
+
+def _n_examples(folder: WindowFolder, params: Params, windows: Sequence[Window], index: int) -> int:
+    """Return how many examples the head is given of a fit's own windows."""
+    fitted = fitted_windows(windows[: index + 1], params.training)
+    n_sessions = sum(folder.n_sessions(each, "train") for each in fitted)
+    n_targets = n_events(folder, fitted) - n_sessions
+    is_first = index == 0 or params.training.starts_afresh
+    return min(params.memory.n_examples, n_targets // 2 if is_first else n_targets)
+
+
+def _n_replayed(folder: WindowFolder, params: Params, windows: Sequence[Window], index: int) -> int:
+    """Return how many examples of earlier fits it is given again."""
+    n_most, n_found = params.memory.n_replayed, 0
+    while index > 0 and n_found < n_most and not params.training.starts_afresh:
+        index -= 1
+        n_found += _n_examples(folder, params, windows, index)
+    return min(n_most, n_found)
 
 
 def n_events(folder: WindowFolder, windows: Sequence[Window]) -> int:

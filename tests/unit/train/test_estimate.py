@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from numba.core.event import trigger_event
 from typer.testing import CliRunner
 
 from dayahead.__main__ import app
@@ -72,8 +73,10 @@ def test_the_work_of_a_first_fit_of_memory_has_a_network_of_half_of_it(windows):
     sections = merge_sections(sections, training={"batch_size": 4})
     limited = works(windows, merge_sections(sections, memory={"network_steps": 5}))
     assert [each.steps for each in limited] == [5 + 3, 5, 5, 5]
-    assert (first.head, second.head) == (5 * 7, 2 * 8)
+    assert (first.head, second.head) == (5 * (50 + 30 * 7), 2 * (60 + 30 * 8))
     assert first.examples == second.examples == 50
+    _, second, third, _ = works(windows, merge_sections(sections, memory={"n_replayed": 60}))
+    assert (second.head, third.head) == (2 * (100 + 30 * 13), 2 * (110 + 30 * 14))
     alone = works(windows, merge_sections(sections, model={"network": "none"}))
     assert [each.steps for each in alone] == [0] * N_DAYS
 
@@ -229,6 +232,22 @@ def test_a_real_measure_has_every_kind_of_work_that_the_study_has(windows, tmp_p
     assert 0 < total.seconds < 600
     assert [each.window for each in total.windows] == [day(number) for number in range(N_DAYS)]
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.long
+def test_what_compiles_while_it_is_measured_is_no_part_of_the_start(windows, tmp_path, monkeypatch):
+    seconds, n_studies = 0.4, 3
+
+    def fits(*_):
+        with trigger_event("numba:compile"):
+            time.sleep(seconds)
+        return iter(())
+
+    monkeypatch.setattr(calibration, "_fits", fits)
+    study = tiny_study(windows, tmp_path, {"model": {"architecture": "popularity"}})
+    imports = time.process_time()
+    start = calibration._calibrate(study).start_seconds
+    assert imports < start < imports + n_studies * seconds
 
 
 def test_without_windows_the_verb_says_what_to_run(tmp_path, monkeypatch):
