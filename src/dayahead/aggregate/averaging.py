@@ -46,4 +46,4 @@ def average(results: Sequence[WindowResult], ranks: Sequence[Ranks]) -> Average:
 def _interval(name: str, values: Sequence[float]) -> Interval | None:
     """Return the interval of a mean; a metric of another package may have any range."""
     is_ours = name.split("_at_")[0] in BUILT_IN
-    return mean_interval(values) if is_ours else mean_interval(values, inf, -inf)
+    return mean_interval(values) if is_ours else mean_interval(values, -inf, inf)

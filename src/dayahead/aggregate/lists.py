@@ -8,7 +8,7 @@ from typing import Final
 
 from dayahead.config.metric_names import OF_LISTS
 from dayahead.core.errors import DataError
-from dayahead.metrics.lists import UNBOUNDED
+from dayahead.metrics.lists import DIVERSITY_OF_VECTORS, RANGES
 from dayahead.outputs.lists import LISTS, ListRow, mean_figures, read_lists
 from dayahead.statistics.intervals import Interval, mean_interval
 
@@ -24,8 +24,6 @@ TITLES: Final = {
     "repeats": "Items shown in the window before, share of places",
 }
 """Rows of the table in the report, by metric."""
-MOST: Final = dict.fromkeys(UNBOUNDED, inf)
-"""Largest values of metrics that may be above 1."""
 
 
 @dataclass(frozen=True)
@@ -67,25 +65,21 @@ def average_lists(results: Path, windows: Sequence[str], *, by_vector: bool = Fa
             f"{results / LISTS}: expected the windows of windows.csv, found {unknown[0]} too; run "
             f"`dvc repro -f train`"
         )
-    return (
-        _average(rows, MOST | ({"diversity": 2.0} if by_vector else {})) if rows else ListAverage()
-    )
+    ranges = RANGES | ({"diversity": DIVERSITY_OF_VECTORS} if by_vector else {})
+    return _average(rows, ranges) if rows else ListAverage()
 
 
-def _average(rows: Sequence[ListRow], most: Mapping[str, float]) -> ListAverage:
+def _average(rows: Sequence[ListRow], ranges: Mapping[str, tuple[float, float]]) -> ListAverage:
     aod = dict(mean_figures(rows))
     values = {name: [row.figures[name] for row in rows] for name in aod}
+    unknown = -inf, inf  # of metrics of other packages
     ci95 = {
-        name: mean_interval([each for each in of if each is not None], *_range(name, most))
+        name: mean_interval(
+            [each for each in of if each is not None], *ranges.get(_kind(name), unknown)
+        )
         for name, of in values.items()
     }
     return ListAverage(aod, ci95, len(rows))
-
-
-def _range(name: str, most: Mapping[str, float]) -> tuple[float, float]:
-    """Return the largest and smallest values of a figure; of other packages they are unknown."""
-    kind = _kind(name)
-    return (most.get(kind, 1.0), 0.0) if kind in OF_LISTS else (inf, -inf)
 
 
 def _kind(name: str) -> str:

@@ -7,6 +7,7 @@ far as its users (a session has an item once).
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 
 import numpy as np
@@ -16,8 +17,13 @@ from dayahead.config.metric_names import OF_LISTS
 
 Ints = NDArray[np.integer[Any]]
 Figures = dict[str, float | None]
-UNBOUNDED: Final = ("novelty", "popularity_ratio")
-"""Those that may be above 1; none is below 0."""
+RANGES: Final = {
+    **dict.fromkeys(("novelty", "popularity_ratio"), (0.0, inf)),
+    **dict.fromkeys(("coverage", "gini", "popularity", "diversity"), (0.0, 1.0)),
+    **dict.fromkeys(("new", "own", "repeats"), (0.0, 1.0)),
+}
+"""Smallest and largest value of each metric: no interval goes beyond."""
+DIVERSITY_OF_VECTORS: Final = (0.0, 2.0)
 OF_CLICKS: Final = ("novelty", "popularity", "new", "own")
 """Metrics that what users click has too, as lists of one item each."""
 

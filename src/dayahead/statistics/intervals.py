@@ -117,7 +117,7 @@ def runs_interval(values: Values) -> Interval | None:
 
 
 def mean_interval(
-    values: Sequence[float], most: float = 1.0, least: float = 0.0
+    values: Sequence[float], least: float = 0.0, most: float = 1.0
 ) -> Interval | None:
     """Return the 95 % interval of the mean over windows of a metric from `least` to `most`.
 

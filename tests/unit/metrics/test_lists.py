@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from dayahead.config.metric_names import OF_LISTS
 from dayahead.metrics.lists import (
+    DIVERSITY_OF_VECTORS,
     OF_CLICKS,
+    RANGES,
     KnownItems,
     Shown,
     click_figures,
@@ -75,10 +77,9 @@ def test_every_metric_equals_its_definition_for_any_batches(lists, k, batch_size
     found = list_figures(lists.counted(batch_size), k, lists.known, lists.n_items)
     tolerance = 1e-12 if lists.vectors is None else 1e-9  # sums of cosines are rounded
     assert found == pytest.approx(oracle(lists, k), abs=tolerance)
-    assert 0 <= found.pop("diversity") <= (1 if lists.vectors is None else 2)
-    assert all(0 <= value <= 1 for name, value in found.items() if name != "novelty")
-    found["diversity"] = 0.0
-    assert {*found, "popularity_ratio", "repeats"} == {*OF_LISTS}
+    ranges = RANGES if lists.vectors is None else RANGES | {"diversity": DIVERSITY_OF_VECTORS}
+    assert all(ranges[name][0] <= value <= ranges[name][1] for name, value in found.items())
+    assert {*found, "popularity_ratio", "repeats"} == {*OF_LISTS} == {*RANGES}
 
 
 @pytest.mark.long
