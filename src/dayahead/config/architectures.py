@@ -9,7 +9,7 @@ from typing import Final
 
 from dayahead.config.baselines import BASELINES, NAMED_TRANSFORMERS, OURS, OWN_NETWORKS
 from dayahead.core.errors import ConfigError
-from dayahead.core.plugins import is_plugin, plugins
+from dayahead.core.plugins import is_plugin, names_module, plugins
 from dayahead.core.suggestions import did_you_mean
 
 RECIPES: Final = ("sasrec", "gsasrec", "esasrec", "bert4rec")
@@ -31,6 +31,9 @@ def known_architecture(name: str) -> str:
         raise ValueError(str(error)) from None
     if is_ours or is_plug_in or _is_type_of_transformers(name):
         return name
+    if names_module(name):
+        expected = "dayahead.model.counting.Baseline or of torch.nn.Module"
+        raise ValueError(f"{name}: expected a subclass of {expected}, found no class")
     raise ValueError(_unknown(name))
 
 

@@ -33,7 +33,7 @@ from dayahead.config.loading import (
 from dayahead.config.marks import EVERY_MODEL, NETWORKS, ReadIf, by
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.errors import ConfigError
-from dayahead.core.plugins import is_plugin, plugins
+from dayahead.core.plugins import is_plugin, names_module, plugins
 from dayahead.core.suggestions import did_you_mean
 
 Remind = Literal["auto", "none", "score", "boost", "first"]
@@ -219,6 +219,8 @@ def _loss_name(name: str) -> str:
         is_known = name in LOSSES or is_plugin("loss", name)
     except ConfigError as error:
         raise ValueError(str(error)) from None
+    if names_module(name) and not is_known:
+        raise ValueError(f"{name}: expected a function of (scores, config), found a class")
     if not is_known:
         known = [*LOSSES, *plugins("loss")]
         close = did_you_mean(name, known)

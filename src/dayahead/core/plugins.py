@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from dayahead.core.errors import ConfigError, described
 from dayahead.core.fingerprints import fingerprint, sha256_of
@@ -27,6 +27,8 @@ GROUPS: Mapping[Kind, str] = {
     "metric": "dayahead.metrics",
     "list metric": "dayahead.list_metrics",
 }
+CLASSES: Final = ("baseline", "backbone")
+"""Kinds that are classes; the others are functions."""
 
 
 @cache
@@ -53,17 +55,24 @@ def is_plugin(kind: Kind, name: str) -> bool:
     Raises:
         ConfigError: the module is not there, or cannot be imported.
     """
-    return name in plugins(kind) or (_names_module(name) and _kind_of(name) == kind)
+    return name in plugins(kind) or (names_module(name) and _kind_of(name) == kind)
 
 
 def load_plugin(kind: Kind, name: str) -> Any:  # noqa: ANN401
     """Import the class or function that an entry point names, or a module of the project's folder.
 
     Raises:
-        ConfigError: no package declares it, or it cannot be imported.
+        ConfigError: no package declares it, it cannot be imported, or it is a class where a
+            function is expected.
     """
-    if _names_module(name):
-        return _of_project(name)
+    found = _of_project(name) if names_module(name) else _declared(kind, name)
+    if kind not in CLASSES and isinstance(found, type):
+        raise ConfigError(f"{kind} {name}: expected a function, found {found!r}; name a function")
+    return found
+
+
+def _declared(kind: Kind, name: str) -> Any:  # noqa: ANN401
+    """Import what an entry point names."""
     declared = plugins(kind)
     if name not in declared:
         close = did_you_mean(name, declared)
@@ -90,7 +99,8 @@ def plugin_sources(chosen: Iterable[tuple[Kind, str]]) -> dict[str, str]:
     }
 
 
-def _names_module(name: str) -> bool:
+def names_module(name: str) -> bool:
+    """Return whether a name is `module:name`, of a Python file in the current folder."""
     return re.fullmatch(r"[^\W\d]\w*:[^\W\d]\w*", name) is not None
 
 

@@ -100,10 +100,13 @@ def test_what_a_module_of_the_project_lacks_is_named(project_module):
         ("own_models:Convolutions", "cannot be loaded .*did you mean Convolution"),
         ("torch:relu", "no .*/torch.py"),
         ("json:JSONDecoder", "no .*/json.py"),
+        ("own_models:hinge", "expected a subclass of .*Baseline.*, found no class"),
     ):
         with pytest.raises(ConfigError, match=f"model.architecture: {name}: {message}"):
             tiny_params({"model": {"architecture": name}})
-    with pytest.raises(ConfigError, match=r"loss\.name: .*own_models:Convolution"):
+    with pytest.raises(
+        ConfigError, match=r"loss\.name: .*Convolution: expected a func.*found a class"
+    ):
         tiny_params({"loss": {"name": "own_models:Convolution"}})
     project_module("own_broken", "import nowhere\n")
     with pytest.raises(ConfigError, match=r"cannot be loaded \(ModuleNotFoundError.*nowhere"):
@@ -289,6 +292,14 @@ def test_a_loss_that_fails_is_named_with_its_line(install):
         match=r"fails at its call with \(scores, config\): TypeError: .*; correct it there",
     ):
         fit_of_a_loss(install, "def hinge(scores):\n    return scores.targets\n")
+
+
+def test_a_class_is_no_loss(install):
+    source = (
+        "class hinge:\n    def __call__(self, scores, config):\n        return scores.targets\n"
+    )
+    with pytest.raises(ConfigError, match=r"loss hinge: expected a function, found <class "):
+        fit_of_a_loss(install, source)
 
 
 def test_a_loss_that_is_computed_again_backwards_keeps_its_gradients(install):
