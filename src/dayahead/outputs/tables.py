@@ -138,7 +138,9 @@ def reading(path: Path, expected: str) -> Iterator[None]:
         OSError, LookupError, ValueError, TypeError, csv.Error, ConfigError, pa.ArrowException,
     ) as error:  # fmt: skip
         found = "; ".join(str(error).splitlines())
-        kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
+        kind = f"{type(error).__name__}: "
+        if isinstance(error, ConfigError | KeyError):
+            kind = "it lacks " if isinstance(error, KeyError) else ""
         raise DataError(
             f"{path}: expected {expected} ({kind}{found}); run `dvc repro -f train`"
         ) from None

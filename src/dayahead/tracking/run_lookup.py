@@ -124,6 +124,12 @@ def _from_dvc(run: str, into: Path) -> FoundRun:
         files.get_file(f"{RESULTS}/{WINDOWS}", str(into / WINDOWS))
         if files.exists(f"{RESULTS}/{LISTS}"):
             files.get_file(f"{RESULTS}/{LISTS}", str(into / LISTS))
+    except FileNotFoundError:
+        if files.exists(LOCK):
+            raise
+        raise FileNotFoundError(
+            f"{run} has no {LOCK}, which names its results: commit it after `dvc repro`"
+        ) from None
     except AttributeError:  # pygit2 raises it for a tree or a file
         raise ValueError(f"{run} is no commit") from None
     except DataIndexDirError:

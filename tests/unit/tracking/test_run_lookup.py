@@ -135,6 +135,15 @@ def test_results_that_nobody_pushed_are_an_error_that_says_what_to_push(tmp_path
         run_of("first", tmp_path / "into")
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("repository")
+def test_a_revision_without_a_lock_file_has_no_results(tmp_path):
+    git(tmp_path, "rm", "-q", "results/ranks.dvc", "dvc.lock")
+    commit_all(tmp_path)
+    with pytest.raises(ComparisonError, match=r"dvc: HEAD has no dvc\.lock.*commit it after"):
+        run_of("HEAD", tmp_path / "into")
+
+
 def test_the_error_says_what_was_tried(store, tmp_path):
     with pytest.raises(ComparisonError, match=r"nothing: no results found.*folder: .*dvc: "):
         run_of("nothing", tmp_path / "into")
