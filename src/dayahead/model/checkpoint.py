@@ -173,7 +173,7 @@ def load_model(folder: Path, *, to_fit: bool = True) -> StoredModel:
             else f"{folder}: not a complete model ({' '.join(str(error).split())}); expected "
             f"config.json, model.safetensors and vocabulary/ as `dvc repro` writes them to "
             f"models/, or `dvc pull` fetches what was pushed. A model that another version has "
-            f"written must be fitted again"
+            f"written must be fitted again, and one of a package of your own needs it installed"
         ) from None
     return stored
 
