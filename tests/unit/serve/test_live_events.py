@@ -383,7 +383,9 @@ def test_a_new_model_that_fails_to_count_is_tried_again(models, tmp_path, monkey
             live.send(event("a", 1, "00:01"))
         wait_until(lambda: live.service.model.window != before.window)
         live.send(event("b", 2, "00:02"))
-        answer = live.client.post("/recommend", json={"session": [1, 2], "top_k": 5}).json()
+        events = [event("a", 1, "00:01"), event("b", 2, "00:02")]
+        timed = [{name: each[name] for name in ("item_id", "event_time")} for each in events]
+        answer = live.client.post("/recommend", json={"events": timed, "top_k": 5}).json()
         items = [each["item"] for each in answer["items"]]
         assert [item for item, _ in live.items("s", top_k=5)] == items
         assert live.service.is_ready
