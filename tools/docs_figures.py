@@ -8,6 +8,7 @@ $DAYAHEAD_DATA tables of real clicks stay as they are.
 Command: python tools/docs_figures.py
 """
 
+import argparse
 import os
 import re
 import subprocess
@@ -93,5 +94,6 @@ def renewed(text: str) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     for page in PAGES:
         page.write_text(renewed(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -189,9 +189,9 @@ def page(head: str, cls: type, defaults: dict[str, Any] | None) -> str:
     return "\n\n".join([*blocks, "</div>"]) + "\n"
 
 
-def pages(root: Path = ROOT) -> dict[str, str]:
-    """Return the generated pages by file name."""
-    defaults = read_yaml(root / DEFAULTS)
+def pages(root: Path = ROOT, params: Path | None = None) -> dict[str, str]:
+    """Return the generated pages by file name; defaults are those of `params`, if it is given."""
+    defaults = read_yaml(params or root / DEFAULTS)
     head = SETTINGS.format(dataset=defaults["dataset"])
     return {
         "settings.md": page(head, Params, defaults),
@@ -199,11 +199,19 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     }
 
 
-def write(root: Path, defaults: Path | None = None) -> None:
-    """Write the pages, and before that the settings of a file as the defaults, if one is given."""
-    if defaults is not None:
-        shutil.copyfile(defaults, root / DEFAULTS)
-    for name, text in pages(root).items():
+def write(root: Path, params: Path | None = None) -> None:
+    """Write the pages, and the settings of a file as the defaults, if one is given.
+
+    Raises:
+        SystemExit: the file lacks a setting; nothing is written.
+    """
+    try:
+        found = pages(root, params)
+    except KeyError as error:
+        sys.exit(f"{params or root / DEFAULTS}: lacks {error}; give each setting a line there")
+    if params is not None:
+        shutil.copyfile(params, root / DEFAULTS)
+    for name, text in found.items():
         (root / "docs" / name).write_text(text, encoding="utf-8")
 
 

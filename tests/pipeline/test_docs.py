@@ -72,7 +72,9 @@ def test_every_file_names_the_version_of_this_release():
 
 def test_the_generated_pages_are_current():
     for name, text in load_tool("settings_pages").pages().items():
-        assert text_of(ROOT / "docs" / name) == text, "run `make docs`"
+        assert text_of(ROOT / "docs" / name) == text, (
+            "run `python tools/settings_pages.py params.yaml`"
+        )
 
 
 def test_the_pages_are_those_of_the_defaults_whatever_params_yaml_says(tmp_path):
@@ -89,6 +91,10 @@ def test_the_pages_are_those_of_the_defaults_whatever_params_yaml_says(tmp_path)
     tool.write(tmp_path, tmp_path / "params.yaml")
     assert text_of(tmp_path / tool.DEFAULTS) == own
     assert "`12345`" in text_of(tmp_path / "docs" / "settings.md")
+    (tmp_path / "params.yaml").write_text(own.replace("  seed: 12345\n", ""))
+    with pytest.raises(SystemExit, match=r"params\.yaml: lacks 'seed'; give each setting a line"):
+        tool.write(tmp_path, tmp_path / "params.yaml")
+    assert text_of(tmp_path / tool.DEFAULTS) == own
 
 
 def test_the_navigation_lists_every_page():
