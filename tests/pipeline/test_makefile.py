@@ -251,10 +251,13 @@ def test_the_newest_python_on_the_path_is_taken(tmp_path):
 def test_equal_runs_have_their_averages_in_the_list_of_experiments(tmp_path):
     """Also where nothing differs, which leaves no column that --only-changed would show."""
     recipe = re.search(r"^experiments:.*\n\t@(.+\\\n.+)$", MAKEFILE, re.MULTILINE)
-    (tmp_path / "aod.json").write_text('{"aod": {"ndcg_at_20": 0.25, "ndcg_at_10": 0.2}}')
+    (tmp_path / "aod.json").write_text(
+        '{"aod": {"ndcg_at_20": 0.25, "ndcg_at_10": 0.2, "new_at_20": 1}}'
+    )
     (tmp_path / "dvc.yaml").write_text("metrics:\n- aod.json\n")
     identity = "git -c user.name=a -c user.email=a@b"
     commit = f"git init -q && dvc init -q && git add . && {identity} commit -qm a"
     done = run(tmp_path, "bash", "-c", f"{commit} && {recipe[1].replace('$$', '$')}")
     assert "aod.ndcg_at_20" in done.stdout, done.stderr
     assert "_at_10" not in done.stdout
+    assert "new_at_20" not in done.stdout
