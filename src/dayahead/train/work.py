@@ -11,7 +11,7 @@ from dayahead.train.checks import fitted_windows
 from dayahead.windows.folder import Window, WindowFolder
 
 STEP = 30
-"""A step of the head takes the time of so many examples, besides that of those in it."""
+"""Fixed cost of a step of the head, in examples."""
 
 
 @dataclass(frozen=True)
