@@ -23,9 +23,6 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES, KEPT_BYTES_LARGE = 2**30, 2**26
 """Bytes of the largest tensor whose pages malloc keeps when it is freed: in general, and where
 memory is short, because items are sharded or windows streamed."""
-KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
-"""Capacities of oneDNN's cache and of torch's own before it, which oneDNN and torch read once."""
-CACHED_KERNELS = "128"
 SYS = Path("/sys")
 _log = logging.getLogger(__name__)
 
@@ -145,23 +142,12 @@ def set_up_process(device: torch.device, n_threads: int, kept_bytes: int = KEPT_
     torch.set_num_threads(n_threads)
     keep_freed(kept_bytes)
     if device.type == "cpu":
-        limit_kernel_caches()
         use_onednn()
         watch_cores()
     if device.type == "cuda":
         torch.cuda.set_device(device)
         # torch allows TF32 by default for recurrent networks and convolutions, not for products.
         torch.backends.cudnn.allow_tf32 = False
-
-
-def limit_kernel_caches() -> None:
-    """Keep the kernels of the last 128 shapes of matrix products, not of 1,024 as torch does.
-
-    A catalogue that grows brings new shapes in every window, of about .5 MB each. A step of
-    training seldom meets a shape again after 128 others.
-    """
-    for name in KERNEL_CACHES:
-        os.environ.setdefault(name, CACHED_KERNELS)
 
 
 def use_onednn() -> None:
