@@ -1,11 +1,18 @@
 """Cells of a sparse matrix, in order of row and column: sums over equal ones, and merges."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dayahead.memory.clicks import Columns, Flags, Floats, Floats32, Ints
 from dayahead.memory.compiled import compiled
+from dayahead.memory.threads import side_by_side
+
+FEW_CELLS = 1 << 17
+"""These take milliseconds: they are left to one thread, and are waited for."""
 
 
 class Cells(NamedTuple):
@@ -29,6 +36,15 @@ class SortedCells(NamedTuple):
     rows: Ints
     columns: Columns
     values: Floats | Floats32
+
+    def part(self, start: int, end: int) -> "SortedCells":
+        """Return the cells from `start` to `end`."""
+        return SortedCells(self.rows[start:end], self.columns[start:end], self.values[start:end])
+
+    def cut(self, rows: Ints) -> "list[SortedCells]":
+        """Return the cells before the first of these rows, those from there to the next, ..."""
+        starts = [0, *np.searchsorted(self.rows, rows).tolist(), len(self.rows)]
+        return [self.part(*ends) for ends in pairwise(starts)]
 
 
 def no_cells(n_channels: int) -> Cells:
@@ -58,14 +74,44 @@ class Buffers(NamedTuple):
         return SortedCells(*self)
 
 
-def indexed(cells: SortedCells) -> Cells:
+def written(
+    room: Buffers, sizes: Sequence[int], write: Callable[[int, Buffers], int]
+) -> SortedCells:
+    """Return the cells that are written to parts of some room, each by a thread of its own.
+
+    Args:
+        room: for all of them.
+        sizes: of the parts.
+        write: writes a part, given its number and room; returns the number of its cells.
+    """
+    starts = np.append(0, np.cumsum(sizes)).tolist()
+    parts = (Buffers(*SortedCells(*room).part(*ends)) for ends in pairwise(starts))
+    counts = side_by_side(write, range(len(sizes)), parts)
+    end = counts[0]
+    for start, n in zip(starts[1:], counts[1:], strict=False):
+        for array in room:
+            # Flat, as NumPy moves values of one dimension without a copy.
+            values, width = array.reshape(-1), array[:1].size
+            values[end * width : (end + n) * width] = values[start * width : (start + n) * width]
+        end += n
+    return room.first(end)
+
+
+def n_parts(n_cells: int, n_threads: int) -> int:
+    """Return the number of parts that so many cells are worth, of `n_threads` at most."""
+    return n_threads if n_cells > FEW_CELLS else 1
+
+
+def indexed(cells: SortedCells, n_threads: int = 1) -> Cells:
     """Return where each row starts, and its total."""
     rows, columns, values = cells
     if not len(rows):
         return no_cells(values.shape[1])
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
     offsets = np.append(starts, len(rows))
-    masses = _masses(offsets, values)
+    cuts = np.linspace(0, len(starts), n_parts(len(rows), n_threads) + 1).astype(int)
+    parts = (offsets[start : end + 1] for start, end in pairwise(cuts))
+    masses = np.concatenate(side_by_side(partial(_masses, values), parts))
     return Cells(rows[starts], offsets, columns, values.astype(np.float32, copy=False), masses)
 
 
@@ -99,7 +145,7 @@ def _sum(order: Ints, rows: Ints, columns: Ints, values: Floats, sums: Buffers) 
 
 
 @compiled
-def _masses(offsets: Ints, values: Floats | Floats32) -> Floats32:
+def _masses(values: Floats | Floats32, offsets: Ints) -> Floats32:
     """Return the total of each row; summed in float64, as it may have as many cells as items."""
     masses = np.empty((len(offsets) - 1, values.shape[1]), np.float32)
     totals = np.empty(values.shape[1], np.float64)
@@ -160,10 +206,19 @@ def _key(cells: SortedCells, i: int) -> tuple[np.int64, np.int64]:
     return np.int64(np.iinfo(np.int64).max), np.int64(0)
 
 
-def merged(old: SortedCells, new: SortedCells, factors: Floats, floor: float) -> SortedCells:
+def merged(
+    old: SortedCells, new: SortedCells, factors: Floats, floor: float, n_threads: int = 1
+) -> SortedCells:
     """Add new cells to old ones, which decay; drop those at or below a floor in all channels."""
-    room = Buffers.of(len(old.rows) + len(new.rows), len(factors), np.float32)
-    return room.first(_merge(old, new, factors, floor, room))
+    size, longer = len(old.rows) + len(new.rows), max(old.rows, new.rows, key=len)
+    n = n_parts(size, n_threads)
+    rows = longer[np.arange(1, n) * len(longer) // n]
+    parts = [*zip(old.cut(rows), new.cut(rows), strict=True)]
+    return written(
+        Buffers.of(size, len(factors), np.float32),
+        [len(old.rows) + len(new.rows) for old, new in parts],
+        lambda part, room: _merge(*parts[part], factors, floor, room),
+    )
 
 
 @compiled

@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from dayahead.core.columns import N_RESERVED
 from dayahead.core.ragged import step_of_each
 from dayahead.memory.candidates import Proposal
-from dayahead.memory.cells import Buffers, SortedCells
+from dayahead.memory.cells import Buffers, SortedCells, n_parts, written
 from dayahead.memory.clicks import Clicks, Columns, Flags, Floats, Floats32, Ints
 from dayahead.memory.compiled import compiled
 from dayahead.memory.evidence import CountMemory, channels, log_share, middle, of
@@ -169,9 +170,20 @@ def _cells(pairs: Pairs, decays: Floats, kind_of: Ints, is_backward: Flags) -> S
     Memory is 80 bytes per pair, besides the sums.
     """
     before, after = pairs.items[pairs.before], pairs.items[pairs.after]
-    order = _order(np.append(before, after), np.append(after, before))
-    sums = Buffers.of(len(order), len(kind_of), np.float64)
-    return sums.first(_sum_pairs(order, pairs, decays, kind_of, is_backward, sums))
+    parts = _ordered_parts(np.append(before, after), np.append(after, before))
+    sizes = [*map(len, parts)]
+    return written(
+        Buffers.of(sum(sizes), len(kind_of), np.float64),
+        sizes,
+        lambda part, sums: _sum_pairs(parts[part], pairs, decays, kind_of, is_backward, sums),
+    )
+
+
+def _ordered_parts(rows: Ints, columns: Ints) -> list[Ints]:
+    """Return the order by row and column, with whole rows for each thread."""
+    order, n = _order(rows, columns), n_parts(len(rows), torch.get_num_threads())
+    ends = np.bincount(rows).cumsum()
+    return np.split(order, ends[np.searchsorted(ends, np.arange(1, n) * len(order) // n)])
 
 
 # A radix sort whose digits are items: four times as fast as np.lexsort for two million pairs.

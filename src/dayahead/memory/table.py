@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dayahead.memory.cells import (
+    FEW_CELLS,
     Cells,
     SortedCells,
     flat,
@@ -26,9 +27,6 @@ FLOOR = 0.02
 LEVEL_RATIO, LEVEL_RATIO_OF_PARTS = 8, 2
 """The first level of a table has at least this multiple of the last one's cells: where events are
 added tick by tick, and where they are added in the parts of a window."""
-FEW_CELLS = 1 << 17
-"""Merging with fewer cells takes milliseconds, and is waited for. So is each merge of a table that
-is not live: a thread gains nothing, as it takes memory from the kernel each time."""
 
 
 class DecayedTable:
@@ -37,8 +35,8 @@ class DecayedTable:
     Events are added to a small last level, so that the large first one need not be rebuilt each
     time, as in a log-structured merge tree (O'Neil et al. 1996). Where the table `is_live`, few are
     added at a time and nobody should wait: once the last level is too large, its cells are in the
-    middle one while they are merged into the first, in the background. When that begins and ends
-    depends on what is added alone.
+    middle one while they are merged into the first, in the background, by one thread. When that
+    begins and ends depends on what is added alone.
     """
 
     parts = SortedCells._fields
@@ -82,7 +80,9 @@ class DecayedTable:
         """Let `elapsed` windows pass, then add cells."""
         factors = 2.0 ** (-elapsed / self.half_lives)
         self.decay, self.moving_decay = self.decay * factors, self.moving_decay * factors
-        self.recent = indexed(merged(flat(self.recent), new, factors, 0.0))
+        n_threads = torch.get_num_threads()
+        recent = merged(flat(self.recent), new, factors, 0.0, n_threads)
+        self.recent = indexed(recent, n_threads)
         # A move ends before the next one is due, so that it has half of the time between them.
         if len(self.recent.columns) * self.ratio * 2 > len(self.cells.columns):
             self._end_move()
@@ -99,7 +99,8 @@ class DecayedTable:
         """Merge the last level into the first, in the background unless it `waits`."""
         self.moving, self.recent = self.recent, no_cells(len(self.half_lives))
         self.moving_decay = np.ones(len(self.half_lives))
-        work = partial(_joined, self.cells, self.moving, self.decay, self.n_most)
+        n_threads = torch.get_num_threads() if waits else 1
+        work = partial(_joined, self.cells, self.moving, self.decay, self.n_most, n_threads)
         self._moved = work if waits else in_background(work)
         if waits:
             self._end_move()
@@ -122,6 +123,6 @@ class DecayedTable:
         self._moved = None
 
 
-def _joined(old: Cells, new: Cells, decay: Floats, n_most: int | None) -> Cells:
-    cells = merged(flat(old), flat(new), decay, FLOOR)
-    return indexed(cells if n_most is None else largest_cells(cells, n_most))
+def _joined(old: Cells, new: Cells, decay: Floats, n_most: int | None, n_threads: int) -> Cells:
+    cells = merged(flat(old), flat(new), decay, FLOOR, n_threads)
+    return indexed(cells if n_most is None else largest_cells(cells, n_most), n_threads)

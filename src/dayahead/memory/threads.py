@@ -34,6 +34,15 @@ def in_threads(
             yield from results
 
 
+def side_by_side(work: Callable[..., Result], *arguments: Iterable[Any]) -> list[Result]:
+    """Call `work` with the first of all arguments, with the second, ..., each in a thread."""
+    calls = [*zip(*arguments, strict=True)]
+    if len(calls) == 1:
+        return [work(*calls[0])]
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [*pool.map(work, *zip(*calls, strict=True))]
+
+
 def in_background(work: Callable[[], Result]) -> Callable[[], Result]:
     """Start some work in a thread of its own, and return a function that waits for its result."""
     pool = ThreadPoolExecutor(1)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 
 from dayahead.core.errors import ConfigError, TrainingError
-from dayahead.memory import awaited
+from dayahead.memory import awaited, cells
 from dayahead.memory.memories import Memories
 from dayahead.memory.model import MemoryModel
 from dayahead.memory.outline import Positions
@@ -86,8 +86,8 @@ def test_a_prefix_is_scored_the_same_among_any_others(with_past):
 def test_threads_change_nothing(monkeypatch, tick):
     """In small parts, of which there is one for each thread at a time."""
     monkeypatch.setattr(awaited, "CELLS", 5 * SMALL.n_candidates)
-    before = torch.get_num_threads()
-    found = []
+    monkeypatch.setattr(cells, "FEW_CELLS", 0)
+    found, before = [], torch.get_num_threads()
     for n_threads in (1, 3):
         torch.set_num_threads(n_threads)
         model = fitted(window(0, 0), window(1, 1), tick=tick, gap=HOUR)
