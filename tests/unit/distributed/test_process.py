@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from itertools import chain
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -186,6 +187,35 @@ def test_memory_does_not_grow_with_the_shapes_of_products():
     command = [sys.executable, "-c", GROWTH]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(found.stdout) < 60
+
+
+HUGE = """
+import importlib, sys
+importlib.import_module(sys.argv[1])
+import torch
+values = torch.ones(2**24)
+[kib] = [line.split()[1] for line in open("/proc/self/smaps_rollup") if "AnonHuge" in line]
+print(kib)
+"""
+SUPPORT = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(
+    not SUPPORT.is_file() or "[never]" in SUPPORT.read_text(), reason="Linux has no huge pages here"
+)
+@pytest.mark.parametrize("module", ["dayahead.train.stage", "dayahead.serve.recommender"])
+def test_large_tensors_lie_in_huge_pages_unless_the_user_forbids_it(module):
+    """A tensor of 64 MiB, in a process of its own: torch reads the variable once."""
+    command = [sys.executable, "-c", HUGE, module]
+    others = {name: value for name, value in os.environ.items() if name != "THP_MEM_ALLOC_ENABLE"}
+    found = [
+        int(subprocess.check_output(command, env=others | chosen))
+        for chosen in ({}, {"THP_MEM_ALLOC_ENABLE": "0"})
+    ]
+    assert found[0] >= 60 << 10
+    # "always": also without being asked.
+    assert found[1] < 60 << 10 or "[always]" in SUPPORT.read_text()
 
 
 TURNS = {"equal": [2, 2, 1, 1], "odd": [1, 1, 1, 0], "empty": [0, 0, 0, 0]}

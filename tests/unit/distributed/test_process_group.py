@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
@@ -57,7 +58,8 @@ def test_processes_that_share_a_gpu_raise():
 def test_a_process_that_fails_aborts_its_group_when_it_exits(monkeypatch, free_port):
     """NCCL's destroy_process_group would wait for the others, and they for this one, an hour."""
     at_exit = []
-    monkeypatch.setattr(process_group.atexit, "register", at_exit.append)
+    # Not `register` of the module itself, with which others register too.
+    monkeypatch.setattr(process_group, "atexit", SimpleNamespace(register=at_exit.append))
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     launch = LaunchInfo("torchrun", 0, 1, 0, "localhost", int(free_port))
     compute, cpu = compute_config(threads=1), torch.device("cpu")
