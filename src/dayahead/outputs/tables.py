@@ -138,9 +138,13 @@ def reading(path: Path, expected: str) -> Iterator[None]:
         OSError, LookupError, ValueError, TypeError, csv.Error, ConfigError, pa.ArrowException,
     ) as error:  # fmt: skip
         found = "; ".join(str(error).splitlines())
-        kind = f"{type(error).__name__}: "
-        if isinstance(error, ConfigError | KeyError):
-            kind = "it lacks " if isinstance(error, KeyError) else ""
+        match error:
+            case ConfigError():
+                kind = ""
+            case KeyError():
+                kind = "it lacks "
+            case _:
+                kind = f"{type(error).__name__}: "
         raise DataError(
             f"{path}: expected {expected} ({kind}{found}); run `dvc repro -f train`"
         ) from None
