@@ -181,16 +181,18 @@ def _cells(pairs: Pairs, decays: Floats, kind_of: Ints, is_backward: Flags) -> S
 
 def _ordered_parts(rows: Ints, columns: Ints) -> list[Ints]:
     """Return the order by row and column, with whole rows for each thread."""
-    order, n = _order(rows, columns), n_parts(len(rows), torch.get_num_threads())
-    ends = np.bincount(rows).cumsum()
-    return np.split(order, ends[np.searchsorted(ends, np.arange(1, n) * len(order) // n)])
+    order, starts = _order(rows, columns)
+    n = n_parts(len(order), torch.get_num_threads())
+    wanted = np.arange(1, n) * len(order) // n
+    return np.split(order, starts[np.searchsorted(starts, wanted, side="right") - 1])
 
 
 # A radix sort whose digits are items: four times as fast as np.lexsort for two million pairs.
 @compiled
-def _order(rows: Ints, columns: Ints) -> Ints:
-    """Return the order by row and column; equal ones stay in theirs."""
+def _order(rows: Ints, columns: Ints) -> tuple[Ints, Ints]:
+    """Return the order by row and column, and where each row starts; equal ones stay in theirs."""
     order = np.arange(len(rows))
+    ends = np.zeros(0, np.int64)
     for keys in (columns, rows):
         ends = np.bincount(keys).cumsum()
         found = np.empty_like(order)
@@ -198,7 +200,7 @@ def _order(rows: Ints, columns: Ints) -> Ints:
             ends[keys[i]] -= 1
             found[ends[keys[i]]] = i
         order = found
-    return order
+    return order, ends
 
 
 @compiled

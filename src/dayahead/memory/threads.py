@@ -40,7 +40,7 @@ def side_by_side(work: Callable[..., Result], *arguments: Iterable[Any]) -> list
     if len(calls) == 1:
         return [work(*calls[0])]
     with ThreadPoolExecutor(len(calls)) as pool:
-        return [*pool.map(work, *zip(*calls, strict=True))]
+        return [*pool.map(lambda call: work(*call), calls)]
 
 
 def in_background(work: Callable[[], Result]) -> Callable[[], Result]:
