@@ -13,6 +13,7 @@ from pydantic_core import to_json
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from dayahead.config.removed import REMOVED
 from dayahead.core.durations import microseconds_of
 from dayahead.core.errors import ConfigError
 from dayahead.core.suggestions import did_you_mean
@@ -107,7 +108,7 @@ def validated(cls: type[T], value: object, where: str) -> T:
             is_shown = each["type"] != "missing" and "://" not in value and len(value) <= _LONGEST
             found = f" (got {value})" if is_shown else ""
             if each["type"] == "unexpected_keyword_argument":
-                found += _suggestion(str(each["loc"][-1]), cls)
+                found += f"; {REMOVED.get(key) or _suggestion(str(each['loc'][-1]), cls)}"
             rule = each["msg"].removeprefix("Value error, ")
             lines.append(f"{where}: {key}: {rule}{found}")
         raise ConfigError("\n".join(lines)) from None
@@ -115,7 +116,7 @@ def validated(cls: type[T], value: object, where: str) -> T:
 
 def _suggestion(key: str, cls: type) -> str:
     found = did_you_mean(key, {*_keys_of(cls)})
-    return f"; {found or 'no setting has such a name'}"
+    return found or "no setting has such a name"
 
 
 def _keys_of(kind: object) -> Iterator[str]:
