@@ -22,7 +22,7 @@ from dayahead.core.project import project_root
 from dayahead.presets import search_names
 
 
-def study(  # noqa: PLR0913, PLR0917
+def study(
     file: Annotated[
         str | None,
         typer.Argument(

@@ -40,7 +40,7 @@ Names = Annotated[
 Output = Annotated[Path | None, typer.Option(help="File to write.")]
 
 
-def table(  # noqa: PLR0913, PLR0917
+def table(
     runs: Annotated[
         list[str],
         typer.Argument(

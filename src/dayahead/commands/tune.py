@@ -10,7 +10,7 @@ from dayahead.core.project import project_root
 from dayahead.presets import search_names
 
 
-def tune(  # noqa: PLR0913, PLR0917
+def tune(
     space: Annotated[
         str | None,
         typer.Argument(

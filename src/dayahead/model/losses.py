@@ -129,7 +129,7 @@ def catalogue_loss(
     return loss
 
 
-def weighted_loss(  # noqa: PLR0913, PLR0917
+def weighted_loss(
     config: LossConfig,
     hidden: States,
     layer: OutputLayer,

@@ -42,7 +42,7 @@ class NextItemModel(nn.Module, Model):
         shard: which rows of the item tables and their bias this process holds.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         config: ModelConfig,
         task: TaskConfig,

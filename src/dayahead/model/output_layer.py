@@ -160,7 +160,7 @@ class _SoftmaxLoss(Function):
     """Computes each chunk's gradients along with its loss, so logits are computed once."""
 
     @staticmethod
-    def forward(  # noqa: PLR0913, PLR0917
+    def forward(
         ctx: FunctionCtx,
         states: Tensor,
         table: Tensor,

@@ -58,7 +58,7 @@ class Service:
         ConfigError: events are to be taken, and the model does not count them.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917
+    def __init__(
         self,
         source: ModelSource,
         cold_start: ColdStart,
