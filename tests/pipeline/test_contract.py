@@ -22,11 +22,10 @@ from ruamel.yaml.parser import Parser
 
 from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params, load_params
-from dayahead.presets import preset_names
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "dayahead"
-PRESETS = [f"presets/{name}.yaml" for name in preset_names(ROOT / "presets")]
+PRESETS = [f"presets/{path.name}" for path in sorted((ROOT / "presets").glob("*.yaml"))]
 STAGES = read_yaml(ROOT / "dvc.yaml")["stages"]
 ORDER = ("download", "preprocess", "train", "aggregate")
 RECORDS_ONLY = {"tracking"}

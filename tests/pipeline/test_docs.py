@@ -20,6 +20,7 @@ from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params, load_params
 from dayahead.dataset.schema import DatasetConfig, load_dataset
 from dayahead.download.shop import events_of
+from dayahead.presets import preset_names
 from support.tools import load_tool
 from support.window_folders import day
 
@@ -194,8 +195,8 @@ def test_data_sets_and_presets_exist():
         }
         files = [f"datasets/{name}.yaml" for name in names - {"mine"}]
         written = {row for row in rows if row.startswith("tuned/")}  # by `dayahead tune`
-        files += [f"presets/{row}.yaml" for row in rows - written - {"g1/*"}]
-        return [file for file in files if not (ROOT / file).is_file()]
+        missing = [file for file in files if not (ROOT / file).is_file()]
+        return missing + sorted(rows - written - {"g1/*"} - {*preset_names(ROOT / "presets")})
 
     assert violations(unknown) == {}
 
@@ -207,14 +208,14 @@ def test_files_of_the_source_exist():
     def missing(page):
         named = re.findall(rf"`((?:{tops})/[\w./-]+)`", text_of(page))
         bases = (ROOT, ROOT / "src" / "dayahead")
-        presets = [str(path.with_suffix("")) for path in (ROOT / "presets").glob("*/*.yaml")]
+        presets = preset_names(ROOT / "presets")
         written = {"live/events.sqlite", "live/lists.sqlite"}  # by services
         return [
             name
             for name in named
             if name not in written
             and not any((base / name).exists() for base in bases)
-            and str(ROOT / "presets" / name) not in presets
+            and name not in presets
         ]
 
     assert violations(missing) == {}

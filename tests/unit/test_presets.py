@@ -4,6 +4,7 @@ import re
 import shutil
 from functools import cache
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 from dvc.utils.hydra import apply_overrides
@@ -14,31 +15,19 @@ from dayahead.config.architectures import RECIPES
 from dayahead.config.params import load_params
 from dayahead.core.errors import ConfigError
 from dayahead.dataset.schema import load_dataset
-from dayahead.presets import preset_options
+from dayahead.presets import add_preset, preset_names, preset_options
 
 ROOT = Path(__file__).parents[2]
-PRESETS = sorted((ROOT / "presets").glob("*/*.yaml"))
-NAMES = [path.relative_to(ROOT / "presets").with_suffix("").as_posix() for path in PRESETS]
+NAMES = preset_names(ROOT / "presets")
 ROWS = {
     "gru-clm", "gpt2-clm", "transformer_xl-clm", "bert-mlm", "electra-rtd", "xlnet-plm",
     "xlnet-clm", "xlnet-rtd", "xlnet-mlm", "xlnet-mlm-concat", "xlnet-mlm-concat-soft-one-hot",
     "xlnet-mlm-elementwise",
 }  # fmt: skip
 OTHERS = {"gru4rec", "gru4rec-bpr-max", "vsknn", "stan", "vstan"}
-TUNED = {
-    *(f"{name}/{row}" for name in ("rees46_head", "diginetica")
-      for row in ("transitions", "vsknn", "stan", "vstan")),
-    *(f"g1/{row}-tuned" for row in ("stan", "vstan")), "rees46_head/slist",
-}  # fmt: skip
+TUNED = {"g1/stan-tuned", "g1/vstan-tuned"}
 """Of our own: the winners of searches on valid sessions."""
-ABLATIONS = {
-    f"ablations/{name}"
-    for name in (
-        "without-network", "without-neighbours", "without-categories", "ids-only",
-        "mixture-head", "linear-head", "end-to-end",
-    )
-}  # fmt: skip
-LIVE = {"live/ten-minutes", "g1/live"}
+LIVE = {"live/ten-minutes"}
 MODELS = {f"models/{name}" for name in RECIPES}
 
 
@@ -47,9 +36,8 @@ def options_of(name):
 
 
 def options_in(folder, text, params=ROOT / "params.yaml"):
-    """Options of a preset of this text."""
-    (folder / "mine").mkdir(exist_ok=True)
-    (folder / "mine" / "row.yaml").write_text(text)
+    """Options of a preset, the settings of `text`."""
+    (folder / "mine.yaml").write_text("rows:\n  row:\n" + indent(text, "    "))
     return preset_options("mine/row", folder, params)
 
 
@@ -59,7 +47,7 @@ def test_every_row_of_the_papers_tables_has_a_preset():
     data_sets = ("rees46", "yoochoose", "g1", "adressa")
     wanted |= {f"{name}/{row}" for name in data_sets for row in OTHERS}
     wanted |= {"g1/memory", "diginetica/gru4rec-bpr-max"}
-    assert set(NAMES) == wanted | ABLATIONS | TUNED | LIVE | MODELS
+    assert set(NAMES) == wanted | TUNED | LIVE | MODELS
     assert len(wanted) == 67
 
 
@@ -67,7 +55,7 @@ def test_every_row_of_the_papers_tables_has_a_preset():
 def test_every_preset_fits_the_settings_and_the_data_set(monkeypatch):
     monkeypatch.setenv("DAYAHEAD_DATA", "/data")
     data_set = cache(lambda name: load_dataset(name, ROOT / "datasets"))
-    for name in set(NAMES) - ABLATIONS - LIVE - MODELS:
+    for name in set(NAMES) - LIVE - MODELS:
         options = options_of(name)
         assert not any(" " in option for option in options), name
         values = dict(option.removeprefix("-S").split("=", 1) for option in options)
@@ -75,8 +63,7 @@ def test_every_preset_fits_the_settings_and_the_data_set(monkeypatch):
         features = values.get("model.features", "[]").strip("[]")
         assert set(filter(None, features.split(","))) <= set(data_set(values["dataset"]).features)
         assert values["evaluation.candidates"] == "all", name
-        is_cut = name.startswith("diginetica/") and name in TUNED  # as results-log.md has it
-        assert values["window.overrun"] == ("cut" if is_cut else "keep"), name
+        assert values["window.overrun"] == "keep", name
 
 
 def test_the_papers_figures_are_copied_exactly():
@@ -132,6 +119,24 @@ def test_a_preset_becomes_options_and_leaves_params_yaml_alone(tmp_path):
     )
 
 
+def test_settings_of_a_row_go_before_the_common_ones(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "common: {model: {n_layer: 3, n_head: 2}}\nrows: {row: {model: {n_layer: 4}}, plain: {}}\n"
+    )
+    for name, n_layer in (("mine/row", 4), ("mine/plain", 3)):
+        found = preset_options(name, tmp_path, ROOT / "params.yaml")
+        assert sorted(found) == ["-Smodel.n_head=2", f"-Smodel.n_layer={n_layer}"]
+
+
+def test_a_preset_is_added_beside_others_or_takes_the_place_of_its_name(tmp_path):
+    for n_layer, name in ((1, "a"), (2, "b"), (3, "a")):
+        add_preset(f"tuned/{name}", {"model.n_layer": n_layer}, f"Trial {n_layer}.", tmp_path)
+    assert preset_names(tmp_path) == ["tuned/a", "tuned/b"]
+    found = [preset_options(f"tuned/{name}", tmp_path, ROOT / "params.yaml") for name in "ab"]
+    assert found == [["-Smodel.n_layer=3"], ["-Smodel.n_layer=2"]]
+    assert "# Trial 3." in (tmp_path / "tuned.yaml").read_text()
+
+
 def test_a_date_of_a_preset_needs_no_quotes(tmp_path):
     found = options_in(tmp_path, "window:\n  last: 2026-01-06\n")
     assert found == ["-Swindow.last=2026-01-06"]
@@ -139,8 +144,9 @@ def test_a_date_of_a_preset_needs_no_quotes(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "- model\n", "gpt2\n"])
 def test_a_file_without_settings_is_named(tmp_path, text):
-    with pytest.raises(ConfigError, match=r"^\S*mine/row\.yaml: \(top level\): "):
-        options_in(tmp_path, text)
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"^\S*mine\.yaml: \(top level\): "):
+        preset_options("mine/row", tmp_path, ROOT / "params.yaml")
     params = tmp_path / "params.yaml"
     params.write_text(text)
     with pytest.raises(ConfigError, match=r"^\S*params\.yaml: \(top level\): "):
@@ -164,9 +170,9 @@ def test_a_preset_that_does_not_fit_is_an_error(tmp_path, text, message):
     [
         (
             "models/sasrek",
-            "no such preset; did you mean models/sasrec or models/gsasrec? `",
+            "no such preset: models/sasrek; did you mean models/sasrec or models/gsasrec? `",
         ),
-        ("x", "no such preset; expected one of ablations/end-to-end, "),
+        ("x", "no such preset: x; expected one of adressa/bert-mlm, "),
     ],
 )
 def test_the_error_for_an_unknown_preset_names_those_like_it_or_all(name, message):
@@ -175,8 +181,8 @@ def test_the_error_for_an_unknown_preset_names_those_like_it_or_all(name, messag
 
 
 def test_the_command_lists_presets_from_any_folder_of_the_project(tmp_path, monkeypatch):
-    (tmp_path / "presets" / "g1").mkdir(parents=True)
-    (tmp_path / "presets" / "g1" / "one.yaml").write_text("model: {n_layer: 1}")
+    (tmp_path / "presets").mkdir()
+    (tmp_path / "presets" / "g1.yaml").write_text("rows: {one: {model: {n_layer: 1}}}")
     shutil.copy(ROOT / "params.yaml", tmp_path)
     (tmp_path / ".dvc").mkdir()
     (tmp_path / "docs").mkdir()

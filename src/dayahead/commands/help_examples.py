@@ -53,7 +53,7 @@ EXAMPLES = {
     "tune": (
         "dayahead tune",
         "dayahead tune network --trials 40 -j 2 -S window.last=2026-01-06",
-        "dayahead tune transformer-news $(dayahead preset g1/xlnet-mlm)",
+        "dayahead tune transformers $(dayahead preset g1/xlnet-mlm)",
         "dvc exp run --temp $(dayahead preset tuned/network)",
     ),
     "nightly": (

@@ -14,17 +14,15 @@ from dvc.exceptions import InvalidArgumentError
 from dvc.utils.hydra import apply_overrides
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState
-from ruamel.yaml import YAML
 from tabulate import tabulate  # type: ignore[import-untyped]
 
 from dayahead.config.loading import read_yaml, validated
 from dayahead.config.model import FITTED
 from dayahead.config.params import Params
-from dayahead.config.sections import Settings, flattened, nested
+from dayahead.config.sections import Settings, flattened
 from dayahead.core.errors import ConfigError, TuneError
-from dayahead.core.files import written_whole
 from dayahead.metrics.metrics import metric_names
-from dayahead.presets import options_of
+from dayahead.presets import add_preset, options_of
 from dayahead.tracking.searches import SearchRun
 from dayahead.tune.experiment import locked, prepared_clones, warn_of_uncommitted
 from dayahead.tune.space import SearchFile, checked_space, read_search
@@ -128,7 +126,7 @@ def search(options: SearchOptions, root: Path) -> Found:
     for trial in study.trials:  # again, in case the server was unreachable
         if trial.state.is_finished():
             _record_trial(record, study, trial, metric)
-    found = _found(study, metric, root / "presets" / "tuned" / f"{name}.yaml", common)
+    found = _found(study, metric, root / "presets", common)
     record.end({"best": found.best.value or 0.0, "current": found.current, **found.importances})
     return found
 
@@ -177,7 +175,7 @@ def _record_trial(record: SearchRun, study: optuna.Study, trial: FrozenTrial, me
     record.log_trial(trial.number, trial.user_attrs[EXPERIMENT], metrics)
 
 
-def _found(study: optuna.Study, metric: str, preset: Path, common: Settings) -> Found:
+def _found(study: optuna.Study, metric: str, presets: Path, common: Settings) -> Found:
     best = best_trial(study)
     if best is None:
         raise TuneError("no trial ran to its end; more of them may (--trials)")
@@ -185,28 +183,18 @@ def _found(study: optuna.Study, metric: str, preset: Path, common: Settings) -> 
     counts = {state.name.lower(): states.count(state) for state in dict.fromkeys(states)}
     current = study.user_attrs[REFERENCE]
     own = {key: value for key, value in common.items() if key.partition(".")[0] in FITTED}
-    _write_preset(preset, own | best.user_attrs[SETTINGS], study.study_name, best, metric, current)
+    name = f"tuned/{study.study_name}"
+    comment = (
+        f"Trial {best.number} of the study {study.study_name}: {metric} {best.value:.4f} on valid, "
+        f"{current:.4f} before."
+    )
+    add_preset(name, own | best.user_attrs[SETTINGS], comment, presets)
     importances: dict[str, float] = {}
     if states.count(TrialState.COMPLETE) >= MIN_IMPORTANCES:
         with suppress(ValueError, RuntimeError):  # raised if all trials are equal
             found = get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
             importances = {f"importance.{key}": value for key, value in found.items()}
-    name = f"{preset.parent.name}/{preset.stem}"
     return Found(study.study_name, metric, counts, current, best, importances, name)
-
-
-def _write_preset(
-    path: Path, settings: Settings, study: str, best: FrozenTrial, metric: str, current: float
-) -> None:
-    """Write the best settings as a preset, for `dayahead preset`."""
-    yaml = YAML()
-    yaml.default_flow_style = False
-    with written_whole(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.write(
-            f"# Trial {best.number} of the study {study}: {metric} {best.value:.4f} on valid, "
-            f"{current:.4f} before.\n"
-        )
-        yaml.dump(nested(settings), file)
 
 
 def summarize(found: Found) -> str:
@@ -221,7 +209,7 @@ def summarize(found: Found) -> str:
         "",
         str(tabulate(rows, ("setting", "best"), tablefmt="plain", disable_numparse=True)),
         "",
-        f"Written to presets/{found.preset}.yaml. Now measure it on test, once:",
+        "Written to presets/tuned.yaml. Now measure it on test, once:",
         f"  dvc exp run --temp -n {found.study}-best $(dayahead preset {found.preset})",
     ]
     if found.importances:

@@ -79,14 +79,9 @@ def test_the_options_of_examples_exist(verb):
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     monkeypatch.setenv("DAYAHEAD_ROOT", str(tmp_path))
-    for path in (
-        "presets/g1/gpt2.yaml",
-        "presets/g1/gru.yaml",
-        "searches/network.yaml",
-        "studies/g1.yaml",
-    ):
+    for path in ("presets/g1.yaml", "searches/network.yaml", "studies/g1.yaml"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).touch()
+        (tmp_path / path).write_text("rows: {gpt2: {}, gru: {}}")
     return tmp_path
 
 

@@ -45,9 +45,9 @@ def project(tmp_path_factory):
     ranks = {f"2026-01-0{day}": [1, 2, 3, 4, 5] for day in range(2, 9)}
     for name in ("results", "other"):
         write_results(root / name, ranks)
-    (root / "presets/tiny").mkdir(parents=True)
+    (root / "presets").mkdir()
     (root / "searches").mkdir()
-    (root / "presets/tiny/seed.yaml").write_text("training: {seed: 3}\n")
+    (root / "presets/tiny.yaml").write_text("rows: {seed: {training: {seed: 3}}}\n")
     Cache(root / ".dayahead/fits").put("a", lambda folder: (folder / "x").touch())
     return root
 

@@ -9,6 +9,7 @@ from dayahead.config.architectures import RECIPES, known_architecture, known_net
 from dayahead.config.loading import read_yaml
 from dayahead.config.params import checked_params
 from dayahead.core.errors import ConfigError
+from dayahead.presets import preset_names
 from support.backbones import NAMED, OTHER_TRANSFORMERS
 from support.project_copy import ROOT
 
@@ -47,11 +48,14 @@ def test_an_unknown_name_is_an_error_of_params_yaml_with_those_like_it_and_the_k
 def test_a_recipe_names_its_preset(name):
     preset = f"models/{name.lower()}"
     assert f"dvc exp run --temp $(dayahead preset {preset})" in error_of(architecture=name)
-    assert (ROOT / "presets" / f"{preset}.yaml").exists()
+    assert preset in preset_names(ROOT / "presets")
 
 
 def test_every_preset_of_a_model_is_a_recipe():
-    assert {path.stem for path in (ROOT / "presets/models").glob("*.yaml")} == {*RECIPES}
+    names = preset_names(ROOT / "presets")
+    assert {name for name in names if name.startswith("models/")} == {
+        f"models/{r}" for r in RECIPES
+    }
 
 
 @pytest.mark.parametrize("name", ["transfo-xl", "transfoxl", "transfo_xl", "Transformer-XL"])

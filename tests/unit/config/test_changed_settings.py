@@ -7,8 +7,8 @@ import pytest
 from dayahead.config.changed_settings import DEFAULTS, unread_settings
 from dayahead.config.loading import read_yaml
 from dayahead.config.params import checked_params
-from dayahead.config.sections import flattened, merged
-from dayahead.presets import preset_names
+from dayahead.config.sections import merged
+from dayahead.presets import preset_names, preset_settings
 from dayahead.train.checks import warn_of_unread_settings
 
 PRESETS = Path(__file__).parents[3] / "presets"
@@ -39,7 +39,7 @@ def test_unread_are_changed_settings_of_other_models(changes, unread):
 
 @pytest.mark.parametrize("name", preset_names(PRESETS))
 def test_a_preset_changes_only_what_its_model_reads(name):
-    changes = flattened(read_yaml(PRESETS / f"{name}.yaml"))
+    changes = preset_settings(name, PRESETS)
     assert unread_settings(checked_params(merged(read_yaml(DEFAULTS), changes), name)) == []
 
 

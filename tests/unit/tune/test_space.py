@@ -155,7 +155,7 @@ def test_all_errors_are_reported_at_once():
 
 
 def test_the_error_for_an_unknown_space_names_the_known():
-    with pytest.raises(ConfigError, match=r"no such search space; expected .*transformer-news"):
+    with pytest.raises(ConfigError, match=r"no such search space; expected .*transformers"):
         read_search("nothing", ROOT / "searches")
 
 
@@ -171,11 +171,11 @@ def test_every_space_of_the_project_fits_its_settings(name):
 
 
 def test_the_spaces_of_the_paper_have_its_bounds():
-    space = read_search("transformer-news", ROOT / "searches").space
+    space = read_search("transformers", ROOT / "searches").space
     bounds = {key: (each.low, each.high, each.step) for key, each in space.items()}
     assert bounds["model.d_model"] == (64, 448, 64)
     assert bounds["model.item_init_std"] == (0.01, 0.15, 0.02)
-    assert bounds["task.plm_max_span"] == (1, 4, None)
-    assert bounds["task.plm_probability"] == (0.4, 0.8, 0.1)
+    assert bounds["task.plm_max_span"] == (2, 6, None)
+    assert bounds["task.plm_probability"] == (0.1, 0.7, 0.1)
     assert space["training.learning_rate"].log
     assert space["task.rtd_discriminator_weight"].choices == (1, 10, 20, 30, 40, 50)
