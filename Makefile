@@ -30,7 +30,7 @@ TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
 export PATH := $(or $(DAYAHEAD_ENVIRONMENT),$(CURDIR)/.venv)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-long test-slow faults cluster check bench bench-peers bench-accuracy bench-serve bench-preprocess bench-live bench-processes gpu-smoke profile ui experiments cache image image-test sbom docs tutorials format lock clean
+.PHONY: help repro test test-long test-slow faults cluster check bench bench-peers bench-accuracy bench-preprocess bench-live gpu-smoke profile ui experiments cache image image-test sbom docs format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {gsub(/[$$][$$]/, "$$"); printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -73,23 +73,11 @@ bench-peers: $(READY) $(PEERS_READY)  ## measure against Transformers4Rec and Re
 bench-accuracy: $(READY) $(PEERS_READY) $(RECBOLE_READY)  ## NDCG, recall and CPU time of peers under the protocol, on $$DAYAHEAD_DATA: hours (OPTIONS="--datasets synthetic")
 	python -W ignore benchmarks/peer_accuracy.py $(OPTIONS)
 
-bench-serve: $(READY)  ## measure `dayahead serve`, beside Transformers4Rec's model once bench-peers has run
-	python -W ignore benchmarks/serving.py $(if $(wildcard models/config.json),--models models)
-
-bench-preprocess: $(DEV_READY)  ## measure preprocessing: against its peers, at 42 M events, by the day
-	python -W ignore benchmarks/operators.py
+bench-preprocess: $(DEV_READY)  ## measure preprocessing: at 42 M events, by the day
 	python -W ignore benchmarks/scaling.py
 
 bench-live: $(READY)  ## measure a tick of memories that hold 200,000 sessions
 	python benchmarks/live.py
-
-bench-processes: $(READY)  ## measure several processes and a longer log, on $$DAYAHEAD_DATA: an hour
-	python -W ignore benchmarks/busy_machine.py
-	python -W ignore benchmarks/processes.py
-	python -W ignore benchmarks/sharded_items.py
-	python -W ignore benchmarks/scale_out.py
-	python -W ignore benchmarks/longer_log.py
-	python -W ignore benchmarks/process_agreement.py
 
 gpu-smoke: $(DEV_READY)  ## on a machine with a GPU: time a step, compare every backbone with the CPU: 20 minutes
 	@python benchmarks/gpu.py
@@ -124,12 +112,8 @@ sbom:  ## list the packages of the image: build/image/sbom.json
 
 docs: $(READY) $(DOCS_READY)  ## build the documentation: build/docs/index.html
 	python tools/settings_pages.py
-	@python tools/site_pages.py
 	build/docs-env/bin/zensical build --clean --strict
 	@echo "Open build/docs/index.html; with search: python -m http.server -d build/docs"
-
-tutorials: $(DEV_READY)  ## execute docs/tutorials: notebooks and pages in build/tutorials, for `make docs`
-	@python tools/tutorials.py
 
 format: $(DEV_READY)  ## rewrite the source in the house format
 	ruff check --fix --quiet

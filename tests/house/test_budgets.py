@@ -12,10 +12,10 @@ from dayahead.config.params import Params
 ROOT = Path(__file__).parents[2]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LINES = {
-    "src": (56_100, ["src/**/*.py"]),
+    "src": (56_200, ["src/**/*.py"]),
     "tests": (68_000, ["tests/**/*.py"]),
-    "docs": (8_300, ["README.md", "docs/**/*.md"]),
-    "benchmarks": (5_700, ["benchmarks/**/*.py"]),
+    "docs": (6_000, ["README.md", "docs/**/*.md"]),
+    "benchmarks": (3_300, ["benchmarks/**/*.py"]),
 }
 """Folders, the lines that they may have, and the files that count."""
 SETTINGS = 193

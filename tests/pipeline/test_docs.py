@@ -21,14 +21,13 @@ from dayahead.config.params import Params, load_params
 from dayahead.dataset.schema import DatasetConfig, load_dataset
 from dayahead.download.shop import events_of
 from dayahead.presets import preset_names
+from support.project_copy import clone_project
 from support.tools import load_tool
 from support.window_folders import day
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")), *DOCS]
-TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-"""Notebooks, all of whose blocks run: test_tutorials.py."""
 ROOMS = [path.parent.name for path in (ROOT / "src" / "dayahead").glob("*/__init__.py")]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^>]*) -->\n)?^```bash\n(?P<text>.*?)^```$", re.M | re.S)
@@ -101,21 +100,19 @@ def test_the_pages_are_those_of_the_defaults_whatever_params_yaml_says(tmp_path)
 def test_the_navigation_lists_every_page():
     config = tomllib.loads(text_of(ROOT / "zensical.toml"))
     listed = re.findall(r"'([\w/-]+\.md)'", str(config["project"]["nav"]))
-    pages = [str(page.relative_to(ROOT / "docs")) for page in [*DOCS, *TUTORIALS]]
+    pages = [str(page.relative_to(ROOT / "docs")) for page in DOCS]
     assert sorted(listed) == sorted(pages)
 
 
 def violations(rule):
     """What a rule finds in each page that breaks it."""
-    found = {page.name: rule(page) for page in [*PAGES, *TUTORIALS]}
+    found = {page.name: rule(page) for page in PAGES}
     return {name: what for name, what in found.items() if what}
 
 
 def test_every_command_block_says_whether_it_runs():
     def unmarked(page):
         marks = [block["mark"] for block in BLOCK.finditer(text_of(page))]
-        if page in TUTORIALS:
-            return [mark for mark in marks if mark is not None]
         return [mark for mark in marks if mark is None or not MARK.fullmatch(mark)]
 
     assert violations(unmarked) == {}
@@ -170,7 +167,7 @@ def test_settings_exist():
     ]
     known = {f"{each.key}.{field.name}" for each in found for field in fields(each.cls)}
     sections = "|".join({name.split(".")[0] for name in known} - {""})
-    # A table of a tutorial, a file, and the fields of a list in a record.
+    # A table of a notebook, a file, and the fields of a list in a record.
     others = {f"events.{name}" for name in ("groupby", "event_time", "sqlite", "item")}
 
     def unknown(page):
@@ -304,7 +301,7 @@ def test_the_first_trial_of_a_contributor_runs(tmp_path, monkeypatch, capsys):
 def clone(tmp_path_factory):
     """A clean clone with little data, ready to run: its environment is this one."""
     folder = tmp_path_factory.mktemp("docs") / "dayahead"
-    load_tool("docs_figures").clone_project(folder)
+    clone_project(folder)
     for name, changes in TINY.items():
         text = text_of(folder / name)
         for old, new in changes.items():
@@ -317,7 +314,7 @@ def clone(tmp_path_factory):
 
 
 def test_a_clone_does_not_change_the_environment_that_it_borrows(tmp_path):
-    load_tool("docs_figures").clone_project(tmp_path / "dayahead")
+    clone_project(tmp_path / "dayahead")
     assert "install" not in run_script("make --dry-run .venv/.dev-ready", tmp_path / "dayahead")
 
 

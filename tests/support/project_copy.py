@@ -1,6 +1,8 @@
 """A copy of the project with other settings, whose stages run as a user's do."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,19 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("src", "stages", "datasets", "dvc.yaml", "params.yaml", "requirements.txt", ".gitignore")
+STAMPS = (".uv-ready", ".ready", ".dev-ready")
+"""Stamp files of the Makefile, in its order: touched, make leaves this environment as it is."""
+
+
+def clone_project(folder: Path) -> None:
+    """Clone the last commit, ready to run: its environment is the one that runs this."""
+    subprocess.run(["git", "clone", "-q", ROOT, folder], check=True)
+    (folder / ".venv").mkdir()
+    for path in Path(sys.prefix).iterdir():
+        if path.name not in STAMPS:
+            (folder / ".venv" / path.name).symlink_to(path)
+    for name in STAMPS:
+        (folder / ".venv" / name).touch()
 
 
 def copy_project(folder: Path, settings: Mapping[str, Any]) -> None:

@@ -42,7 +42,7 @@ SOFTMAXES = ("softmax", "sampled_softmax")
 LOSSES = (AUTO, *SOFTMAXES, "gbce", "bpr", "bpr_max", "top1", "top1_max")
 AUTO_ITEMS = 20_000
 """Largest catalogue of the full softmax under `loss.name: auto`. There a step of the shipped
-network takes 2.9 times as long as one of the sampled softmax (docs/results-log.md)."""
+network takes 2.9 times as long as one of the sampled softmax."""
 LOGITS_MIB, FLOAT32_SOFTMAX_MIB, GPU_SOFTMAX_MIB = 96, 12, 2048
 """What `logits_budget_mib: auto` is; and for the full softmax, where each chunk adds to a gradient
 as large as the item table: on a CPU in float32 within the product, elsewhere in further passes.
