@@ -15,7 +15,7 @@ LINES = {
     "src": (56_200, ["src/**/*.py"]),
     "tests": (68_000, ["tests/**/*.py"]),
     "docs": (6_000, ["README.md", "docs/**/*.md"]),
-    "benchmarks": (3_300, ["benchmarks/**/*.py"]),
+    "benchmarks": (3_340, ["benchmarks/**/*.py"]),
 }
 """Folders, the lines that they may have, and the files that count."""
 SETTINGS = 193
