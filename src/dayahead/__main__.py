@@ -8,11 +8,10 @@ from dayahead.core.errors import exit_with_message, terminable
 with exit_with_message():
     import typer
 
-    from dayahead.commands import cache
+    from dayahead.commands.cache import cache
     from dayahead.commands.compare import compare
     from dayahead.commands.estimate import estimate
     from dayahead.commands.export import export
-    from dayahead.commands.forget import forget
     from dayahead.commands.help_examples import epilog_of
     from dayahead.commands.inspect import inspect
     from dayahead.commands.nightly import nightly
@@ -24,7 +23,6 @@ with exit_with_message():
     from dayahead.commands.rollback import rollback
     from dayahead.commands.serve import serve
     from dayahead.commands.similar import similar
-    from dayahead.commands.study import study
     from dayahead.commands.summary import summary
     from dayahead.commands.table import table
     from dayahead.commands.track import track
@@ -42,7 +40,6 @@ for _verb in (
         export,
         compare,
         table,
-        study,
         report,
         preset,
         tune,
@@ -50,10 +47,9 @@ for _verb in (
         rollback,
         online,
     ),
-    *(summary, estimate, profile, track, forget, inspect),
+    *(summary, estimate, profile, track, cache, inspect),
 ):
     app.command(epilog=epilog_of(_verb.__name__))(_verb)
-app.add_typer(cache.app, name="cache", epilog=epilog_of("cache"))
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from dayahead.commands.agreement import warn_of_disagreement
-from dayahead.commands.completion import complete_runs
 from dayahead.config.params import load_params
 from dayahead.core.project import project_root
 
@@ -16,17 +15,11 @@ _RUNS = "DVC experiments, Git revisions, MLflow run ids or results folders, sepa
 def compare(
     runs_a: Annotated[
         str,
-        typer.Argument(
-            metavar="A1,A2,...",
-            help=f"Runs of one setting: {_RUNS}.",
-            autocompletion=complete_runs,
-        ),
+        typer.Argument(metavar="A1,A2,...", help=f"Runs of one setting: {_RUNS}."),
     ],
     runs_b: Annotated[
         str,
-        typer.Argument(
-            metavar="B1,B2,...", help="Runs of the other.", autocompletion=complete_runs
-        ),
+        typer.Argument(metavar="B1,B2,...", help="Runs of the other."),
     ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,

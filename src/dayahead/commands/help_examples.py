@@ -39,11 +39,6 @@ EXAMPLES = {
         "dayahead table A1 A2 A3 B1 B2 B3 --format latex --output table.tex",
         "dayahead table HEAD small --format csv --metrics ndcg_at_20,recall_at_5",
     ),
-    "study": (
-        "dayahead study",
-        "dayahead study rees46_head --intervals",
-        "dayahead study table-2.yaml -j 2 --format latex --output table-2.tex",
-    ),
     "report": ("dayahead report", "dayahead report HEAD,small --output beside.html"),
     "preset": (
         "dayahead preset",
@@ -71,18 +66,7 @@ EXAMPLES = {
         "dayahead profile --window 2026-01-03 --first-step 20 --steps 5",
     ),
     "track": ("dayahead track --sync",),
-    "forget": (
-        "dayahead forget 4711 --dry-run",
-        "dayahead forget 4711 'user 12'",
-        "dayahead forget --file erased-users.txt",
-    ),
-    "cache": (
-        "dayahead cache",
-        "dayahead cache --prune 30",
-        "dayahead cache push",
-    ),
-    "cache push": ("dayahead cache push", "dayahead cache push --all-fits store"),
-    "cache pull": ("dayahead cache pull", "dayahead cache pull --all-fits store"),
+    "cache": ("dayahead cache", "dayahead cache --prune 30"),
 }
 """Examples by verb."""
 

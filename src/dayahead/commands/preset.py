@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from dayahead.commands.completion import complete_preset
 from dayahead.core.project import project_root
 from dayahead.presets import preset_names, preset_options
 
@@ -12,9 +11,7 @@ from dayahead.presets import preset_names, preset_options
 def preset(
     name: Annotated[
         str | None,
-        typer.Argument(
-            help="Data set and row, for example g1/xlnet-mlm.", autocompletion=complete_preset
-        ),
+        typer.Argument(help="Data set and row, for example g1/xlnet-mlm."),
     ] = None,
 ) -> None:
     """Print the options of `dvc exp run` that reproduce a published result; without NAME, list."""

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from dayahead.commands.completion import complete_runs
 from dayahead.config.params import flat_settings, load_params
 from dayahead.core.files import write_text
 from dayahead.core.project import project_root
@@ -18,7 +17,6 @@ def report(
         typer.Argument(
             metavar="RUN1,RUN2,...",
             help="DVC experiments, Git revisions, MLflow run ids or results folders.",
-            autocompletion=complete_runs,
         ),
     ] = "HEAD",
     output: Annotated[Path, typer.Option(help="File to write.")] = Path("build/report.html"),

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dayahead.commands.completion import complete_row
 from dayahead.config.params import load_params
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import write_text
@@ -47,7 +46,6 @@ def table(
             metavar="RUN...",
             help="DVC experiments, Git revisions, MLflow run ids or results folders. Those with "
             "equal settings but the seed are a row; so are RUN,RUN and NAME=RUN,RUN.",
-            autocompletion=complete_row,
         ),
     ],
     format_: Format = "markdown",

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from dayahead.commands.completion import complete_search
 from dayahead.core.project import project_root
 from dayahead.presets import search_names
 
@@ -13,10 +12,7 @@ from dayahead.presets import search_names
 def tune(
     space: Annotated[
         str | None,
-        typer.Argument(
-            help="A name in searches/, or a YAML file; without it, list the names.",
-            autocompletion=complete_search,
-        ),
+        typer.Argument(help="A name in searches/, or a YAML file; without it, list the names."),
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Trials of the study in all.")] = 20,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Trials at a time.")] = 1,

@@ -15,7 +15,7 @@ Hash = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ForgottenConfig:
-    """Users whose rows `download` leaves out; `dayahead forget` writes this section."""
+    """Users whose rows `download` leaves out (docs/security.md: how to list one)."""
 
     key: Hash = "0" * 32
     """Random; of the hashes."""

@@ -87,7 +87,7 @@ def _check_fields(recommender: Recommender, events: Sequence[LiveEvent]) -> None
 def _misspelt(event: LiveEvent, known: Collection[str]) -> str:
     """Name a further field that is meant to be one that every event has; empty without any.
 
-    It would be stored as it is, and `dayahead forget` would not find the user in it.
+    It would be stored as it is, and nobody would find the user in it.
 
     Args:
         event: the event.

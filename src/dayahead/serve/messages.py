@@ -99,7 +99,7 @@ class LiveEvent(Event):
     """An event that is sent again under this id counts once."""
     session_id: Name
     user_id: Name | None = None
-    """By which `dayahead forget` finds it."""
+    """By whom it is; [users are erased](security.md) by it."""
     item_id: ItemId
 
 
@@ -139,7 +139,7 @@ class SessionRequest(Asked):
     """Alone: a session whose events were sent to /events. Beside `session` or `events`: its name,
     by which its list is logged and its model is chosen."""
     user_id: Name | None = None
-    """By which `dayahead forget` finds the list that is logged."""
+    """Of the list that is logged."""
     past: Listed[Event] | None = None
     """The user's earlier events, for models that read them."""
     top_k: Annotated[StrictInt, Field(ge=1)] = 10

@@ -9,10 +9,8 @@ from typer.testing import CliRunner
 
 from dayahead.__main__ import app
 from dayahead.core.cache import KINDS, Cache
-from dayahead.core.errors import ComparisonError, ConfigError, DataError
-from dayahead.sharing.study import StudyEntries
+from dayahead.core.errors import ComparisonError, ConfigError
 from dayahead.tracking.outbox import Outbox
-from support.dvc_remotes import dvc_project
 from support.results_folders import write_results
 
 DAY = 86_400
@@ -77,57 +75,6 @@ def test_pruning_removes_the_records_that_trackers_have_and_names_the_others(roo
     assert not [*(root / "outbox").iterdir()]
     with pytest.raises(ConfigError, match="--undelivered goes with --prune"):
         CliRunner().invoke(app, ["cache", "--undelivered"], catch_exceptions=False)
-
-
-@pytest.mark.parametrize("options", [["--prune", "3"], ["--undelivered"]])
-def test_pruning_goes_with_no_push(options):
-    with pytest.raises(ConfigError, match=f"{options[0]} does not go with push"):
-        CliRunner().invoke(app, ["cache", *options, "push"], catch_exceptions=False)
-
-
-@pytest.fixture
-def two_projects(tmp_path, monkeypatch):
-    """Makes one of two projects with a common remote the current one; returns its cache."""
-    monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / "site"))
-    study = StudyEntries([("evaluations", "e")], [[("fits", "a"), ("fits", "b")]])
-    monkeypatch.setattr("dayahead.sharing.study.study_entries", lambda root: study)
-
-    def change_to(name):
-        if not (tmp_path / name).exists():
-            dvc_project(tmp_path / name, store=str(tmp_path / "store"))
-        monkeypatch.setenv("DVC_ROOT", str(tmp_path / name))
-        return tmp_path / name / ".dayahead"
-
-    return change_to
-
-
-def columns(output, kind):
-    return next(line.split()[1:] for line in output.splitlines() if line.startswith(kind))
-
-
-@pytest.mark.parametrize(("options", "fits"), [([], ["b"]), (["--all-fits"], ["b", "a"])])
-def test_the_newest_fit_or_all_are_pushed_and_pulled(two_projects, options, fits):
-    root = two_projects("one")
-    for key in ("a", "b", "of another study"):
-        put(root, key, 1)
-    assert columns(output_of("push", *options), "fits")[0] == str(len(fits))
-    assert columns(output_of("push", "store", *options), "all")[0] == "0"
-    root = two_projects("two")
-    output = output_of("pull", *options)
-    assert columns(output, "fits")[0] == str(len(fits))
-    assert output.splitlines()[-1].startswith("from remote store (")
-    assert set(Cache(root / "fits").keys()) == set(fits)
-    assert columns(output_of("pull", *options), "all") == ["0", "0", "0.0", str(len(fits))]
-
-
-def test_entries_left_out_end_in_an_error_that_names_each(two_projects, tmp_path):
-    put(two_projects("one"), "b", 1)
-    output_of("push")
-    [file] = (tmp_path / "store").rglob("files/*")
-    file.write_bytes(b"")
-    two_projects("two")
-    with pytest.raises(DataError, match=r"1 entries were left out:\n  fits/b: state.* is damaged"):
-        CliRunner().invoke(app, ["cache", "pull"], catch_exceptions=False)
 
 
 @pytest.mark.parametrize("runs", ["a,a", "a,,b", ""])

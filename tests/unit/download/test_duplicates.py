@@ -13,7 +13,6 @@ from dayahead.core.errors import SourceError
 from dayahead.core.files import read_json
 from dayahead.download import convert, repeats
 from dayahead.download.stage import download
-from dayahead.sharing.manifest import Manifest
 from support.raw_logs import csv, log_of, quality_of
 
 DROP = {"sessions": {"duplicates": "drop"}}
@@ -50,14 +49,6 @@ def test_they_are_counted_over_all_files_also_where_files_come_from_the_cache(tm
     assert kept(tmp_path) == [[0, 1, 2], [0, 1, 2], [0, 1], [0]]
     with pytest.raises(SourceError, match=r"duplicates: 44\.44% of 9 rows \(limit 40\.00%\)"):
         quality_of(tmp_path, *FILES, quality={"duplicates": 0.4})
-
-
-def test_their_entries_can_be_shared(tmp_path):
-    quality_of(tmp_path, *FILES)
-    entries = [entry.path for entry in convert.events_cache().entries()]
-    listed = [name for entry in entries for name in Manifest.of(entry).files]
-    assert len(entries) == 4
-    assert "repeats-00000.parquet" in listed
 
 
 def test_the_first_of_each_stays_where_they_are_dropped(tmp_path):

@@ -172,7 +172,7 @@ def test_events_that_cannot_count_are_refused_by_name(live):
     ],
 )  # fmt: skip
 def test_a_further_field_that_is_meant_to_be_another_is_refused(live, name, meant):
-    """As an unknown field it would be stored, and `dayahead forget` would miss it."""
+    """As an unknown field it would be stored, and who erases a user would miss it."""
     wrong = event("wrong", 1, "00:01") | {name: "ann"}
     more = {"user_kind": "b", "user": "u", "item_ids": 1, "id": 2}
     status, taken = live.send(wrong, event("good", 1, "00:01") | more)

@@ -144,7 +144,7 @@ def test_a_refused_fit_leaves_the_model_that_the_run_has(windows, finished, fits
 def test_a_fit_with_indices_out_of_range_is_set_aside(
     windows, tmp_path, caplog, fits, architecture, name
 ):
-    """As one that `dayahead cache pull` brings: its hashes are those of its files."""
+    """As one that was copied from another clone: its hashes are those of its files."""
     sections = {"model": {"architecture": architecture}}
     study = tiny_study(windows, tmp_path / "out", sections, last=day(2), cache=tmp_path / "cache")
     train(study)

@@ -1,1 +1,0 @@
-"""What a project holds about users, and how it is removed."""

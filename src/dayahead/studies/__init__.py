@@ -1,1 +1,0 @@
-"""Tables of a paper: rows by seeds as DVC experiments."""
