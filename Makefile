@@ -95,7 +95,6 @@ ui: $(READY)  ## open MLflow on the tracking store at http://127.0.0.1:5000 (POR
 experiments: $(READY)  ## list DVC's experiments: their settings that differ, AOD at 20
 	@COLUMNS=400 dvc exp show --no-pager --only-changed --keep 'aod\.(recall|ndcg)_at_20$$' \
 	    --drop '.*(/|\.txt|_at_[0-9]+|session_mean|n_windows|n_sessions|Created|Executor)'
-	@python -c 'from dayahead.commands.agreement import warn_of_disagreement as warn; warn()'
 
 cache: $(READY)  ## list the cache (DAYS=30: remove entries not used for 30 days)
 	python -m dayahead cache $(if $(DAYS),--prune $(DAYS))

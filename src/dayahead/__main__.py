@@ -10,7 +10,6 @@ with exit_with_message():
 
     from dayahead.commands.cache import cache
     from dayahead.commands.compare import compare
-    from dayahead.commands.estimate import estimate
     from dayahead.commands.export import export
     from dayahead.commands.help_examples import epilog_of
     from dayahead.commands.inspect import inspect
@@ -19,7 +18,6 @@ with exit_with_message():
     from dayahead.commands.preset import preset
     from dayahead.commands.profile import profile
     from dayahead.commands.recommend import recommend
-    from dayahead.commands.report import report
     from dayahead.commands.rollback import rollback
     from dayahead.commands.serve import serve
     from dayahead.commands.similar import similar
@@ -40,14 +38,13 @@ for _verb in (
         export,
         compare,
         table,
-        report,
         preset,
         tune,
         nightly,
         rollback,
         online,
     ),
-    *(summary, estimate, profile, track, cache, inspect),
+    *(summary, profile, track, cache, inspect),
 ):
     app.command(epilog=epilog_of(_verb.__name__))(_verb)
 

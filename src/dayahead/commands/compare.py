@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from dayahead.commands.agreement import warn_of_disagreement
 from dayahead.config.params import load_params
 from dayahead.core.project import project_root
 
@@ -35,4 +34,3 @@ def compare(
         print(json.dumps(json_of(comparison, runs_a, runs_b)))
     else:
         print(summarize(comparison, runs_a, runs_b))
-    warn_of_disagreement()

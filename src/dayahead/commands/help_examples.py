@@ -39,7 +39,6 @@ EXAMPLES = {
         "dayahead table A1 A2 A3 B1 B2 B3 --format latex --output table.tex",
         "dayahead table HEAD small --format csv --metrics ndcg_at_20,recall_at_5",
     ),
-    "report": ("dayahead report", "dayahead report HEAD,small --output beside.html"),
     "preset": (
         "dayahead preset",
         "dayahead preset g1/xlnet-mlm",
@@ -60,7 +59,6 @@ EXAMPLES = {
     "rollback": ("dayahead rollback --reason 'complaints about search'",),
     "online": ("dayahead online", "dayahead online --since 2026-01-05"),
     "summary": ("dayahead summary", "dayahead summary --json"),
-    "estimate": ("dayahead estimate", "dayahead estimate --json"),
     "profile": (
         "dayahead profile",
         "dayahead profile --window 2026-01-03 --first-step 20 --steps 5",

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from dayahead.commands.agreement import warn_of_disagreement
 from dayahead.config.params import load_params
 from dayahead.core.project import project_root
 
@@ -20,4 +19,3 @@ def summary(
     root = project_root()
     found = summarize_run(load_params(root / "params.yaml"), root)
     print(json.dumps(found.as_json()) if as_json else found.text())
-    warn_of_disagreement()

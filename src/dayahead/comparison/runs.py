@@ -42,18 +42,6 @@ def compare_runs(
         )
 
 
-def results_of_all(runs: Sequence[str | Path], into: Path) -> dict[str, Path]:
-    """Find the results of several runs; what has to be fetched goes to the folder `into`.
-
-    Returns:
-        Folders by the names of the runs.
-
-    Raises:
-        ComparisonError: a run has no results or is named twice, or there is none.
-    """
-    return {name: run.folder for name, run in _found(runs, into).items()}
-
-
 def _found(runs: Sequence[str | Path], into: Path) -> dict[str, FoundRun]:
     names = [str(run).strip() for run in runs]
     check_run_names(names)
