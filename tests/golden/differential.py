@@ -117,7 +117,8 @@ def drawn_rows(rng, of):
     begin = int(datetime.fromisoformat(f"{days}T00:00:00+00:00").timestamp()) * 1_000_000
     step = choice(rng, [1_000_000, 60_000_000, 1_000] if of["time"] != "s" else [1_000_000])
     step = max(step, 1_000_000) if of["time"] == "text" else step
-    gaps, n_items = choice(rng, [20, 400, 3000]), int(rng.integers(20, 90))
+    gaps = width // 1_000_000 // choice(rng, [400, 60, 20])
+    n_items = int(rng.integers(20, 90))
     missing = choice(rng, [0, 0, 0.05])
     rows = []
     for number in range(int(rng.integers(150, 300))):
