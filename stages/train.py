@@ -25,12 +25,10 @@ def main() -> None:
     with stage_lock("train"), stage_run("train", params) as run:
         from dayahead.train.checks import warn_of_unread_settings
         from dayahead.train.compared_baselines import train_baselines
-        from dayahead.train.estimate import announce
         from dayahead.train.stage import train
 
         run.log_input(params.dataset, study.windows, study.windows / "windows.json")
         warn_of_unread_settings(params)
-        announce(study)
         metrics = train(study, run.log_window)
         if params.tracking.log_model:
             run.log_model(study.models, Path("src/dayahead/serve/pyfunc.py"))
