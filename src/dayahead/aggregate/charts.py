@@ -1,6 +1,5 @@
 """Charts of the report: SVG elements in the colours of the page, which change with its theme."""
 
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,13 +59,6 @@ _MAX_MARKERS: Final = 40
 """With more windows, a line without markers is easier to read."""
 _DASHES: Final = ((0, (1, 1.5)), (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (9, 3)), (0, (2, 4)))
 """Dash patterns of the lines other than the run's, in order."""
-_AGE_UNITS: Final = {"h": 1, "min": 60, "s": 3600}
-"""Label of each unit, and its number in an hour."""
-_MINUTES: Final = (1, 2, 3, 5, 10, 15, 20, 30)
-"""Steps of minutes and of seconds."""
-_HOURS: Final = (1, 2, 3, 4, 6, 8, 12, *(24 * 2**n for n in range(20)))
-_MIN_SPAN: Final = 3
-"""Ages that end below so many hours are labelled in minutes, below so many minutes in seconds."""
 _THOUSANDS: Final = 1000
 _WHOLE: Final = "{x:,.0f}"
 """Format of ticks from a thousand on."""
@@ -131,35 +123,6 @@ def bars(
         axes.yaxis.set_major_formatter(_WHOLE)
     about = f"{windows[0]} to {windows[-1]}"
     return _themed(svg.getvalue(), key, _alternative(about, {key: heights}))
-
-
-def age_curves(key: str, ages: Sequence[float], own: Series, beside: Series) -> Markup:
-    """Draw lines over the age of what a model knows, the run's own in front.
-
-    Args:
-        key: prefix of the element's ids, unique on the page.
-        ages: hours, ascending.
-        own: values at these ages.
-        beside: values drawn as grey dashed lines behind them.
-    """
-    with _drawing(_age_ticks(ages[-1])) as (axes, svg):
-        for number, (label, heights) in enumerate(beside.items()):
-            dashes = _DASHES[number % len(_DASHES)]
-            axes.plot(ages, _known(heights), color=_MUTED, lw=1.2, ls=dashes, label=label)
-        for label, heights in own.items():
-            axes.plot(ages, _known(heights), color=_ACCENT, lw=1.4, marker="o", ms=3, label=label)
-        _legend(axes, len(own) + len(beside))
-    return _themed(svg.getvalue(), key, _alternative("from young to old", {**own, **beside}))
-
-
-def _age_ticks(longest: float) -> dict[float, str]:
-    """Label at most 7 ages, in hours, minutes or seconds."""
-    unit, per_hour = next(
-        (each for each in _AGE_UNITS.items() if longest * each[1] >= _MIN_SPAN), ("s", 3600)
-    )
-    end, steps = longest * per_hour, _HOURS if unit == "h" else _MINUTES
-    step = next(each for each in steps if end <= _MAX_TICKS * each)
-    return {n / per_hour: f"{n} {unit}" for n in range(0, math.ceil(end / step) * step + 1, step)}
 
 
 def fit_curves(key: str, losses: Mapping[str, Sequence[tuple[int, float]]]) -> Markup:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dayahead.aggregate.ages import Ageing
 from dayahead.aggregate.findings import Findings
 from dayahead.aggregate.lists import ListAverage
 from dayahead.config.metric_names import title_of
@@ -73,50 +72,6 @@ def _finding(architecture: str, baseline: BaselineComparison, metric: str) -> st
     if sign == 0:
         return f"{architecture} and {baseline.name}: no clear difference in these windows"
     return f"{architecture} is {'above' if sign > 0 else 'below'} {baseline.name} in these windows"
-
-
-def age_conclusion(ageing: Ageing) -> tuple[str, str] | None:
-    """Say what fitting half or twice as often would bring or cost, and the figures.
-
-    None where there are too few windows to tell.
-    """
-    half, twice, name = ageing.half_as_often, ageing.twice_as_often, title_of(ageing.metric)
-    over = f"over {ageing.n_windows:,} windows"
-    if half is None or twice is None:
-        return _first_half(ageing.first_half, name, over) if ageing.horizon == 1 else None
-    if sign_of(half) is None:
-        return None
-    effects = [_effect(test, name) for test in (half, twice)]
-    return (
-        f"Fitting half as often, or twice as often, would {effects[0]}."
-        if effects[0] == effects[1]
-        else f"Fitting half as often would {effects[0]}; twice as often would {effects[1]}.",
-        f"Changes: {_interval(half)}, and {_interval(twice)}, {over} that two models have ranked.",
-    )
-
-
-def _first_half(test: Difference | None, metric: str, over: str) -> tuple[str, str] | None:
-    if test is None or (sign := sign_of(test)) is None:
-        return None
-    by = f"{abs(test.difference):.4f} {'above' if sign > 0 else 'below'}"
-    return (
-        f"In the first half of the time since the last fit {metric} is "
-        f"{by if sign else 'not clearly above or below'} its mean.",
-        f"Fitting twice as often would change it by as much ({_interval(test)}, {over}) if the "
-        f"time of day made no difference; evaluation.horizon: 2 tells the two apart.",
-    )
-
-
-def _effect(change: Difference, metric: str) -> str:
-    sign = sign_of(change)
-    if not sign:
-        return f"make no clear difference to {metric}"
-    return f"{'bring' if sign > 0 else 'cost'} {abs(change.difference):.4f} {metric}"
-
-
-def _interval(test: Difference) -> str:
-    low, high = test.ci95 or (0.0, 0.0)
-    return f"{test.difference:+.4f}, 95 % interval {low:+.4f} to {high:+.4f}"
 
 
 def list_conclusion(lists: ListAverage) -> str | None:

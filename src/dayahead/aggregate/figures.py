@@ -6,8 +6,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from dayahead.aggregate.ages import SINCE
-from dayahead.aggregate.charts import age_curves, bars, curves, fit_curves
+from dayahead.aggregate.charts import bars, curves, fit_curves
 from dayahead.aggregate.findings import Findings
 from dayahead.aggregate.window_items import N_TOP
 from dayahead.config.metric_names import title_of
@@ -40,19 +39,6 @@ def metric_charts(findings: Findings) -> Charts:
     others = next(iter(minus)) if len(minus) == 1 else "the others"
     title = f"{title_of(name)}, {findings.architecture} minus {others}"
     yield title, curves("minus", windows, {}, (0.0, None), minus)
-
-
-def age_charts(findings: Findings) -> Charts:
-    """Draw the main metric by the age of what the model knows; one chart for each kind of age."""
-    ageing, name = findings.ageing, title_of(findings.metric)
-    for since, what in SINCE.items():
-        groups = ageing.since(since)
-        ages = [(group.start + group.end) / 2 for group in groups]
-        own = {findings.architecture: [group.metrics[findings.metric] for group in groups]}
-        newest = [None if group.start < ageing.length else group.newest for group in groups]
-        beside = {"with the newest fit": newest} if ageing.horizon > 1 and since == "fit" else {}
-        if groups:
-            yield f"{name} by the time since {what}", age_curves(since, ages, own, beside)
 
 
 def training_charts(findings: Findings) -> Charts:

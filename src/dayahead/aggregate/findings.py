@@ -9,33 +9,28 @@ from typing import Any, cast
 
 import numpy as np
 
-from dayahead.aggregate.ages import Ageing, AgeSums
 from dayahead.aggregate.averaging import Average, average
 from dayahead.aggregate.lists import ListAverage, average_lists
 from dayahead.aggregate.origin import Origin, origin_of
 from dayahead.aggregate.segments import SegmentRow, Segments
 from dayahead.aggregate.shown_sessions import ShownSession, shown_sessions
 from dayahead.aggregate.slices import Slicing, slicings_of, sums_by_group
-from dayahead.aggregate.targets import HOUR, Fitted, Targets, targets_of
+from dayahead.aggregate.targets import targets_of
 from dayahead.aggregate.window_items import WindowItems, items_by_window
 from dayahead.config.baselines import MEMORY
 from dayahead.config.changed_settings import Setting
 from dayahead.core.columns import SESSION_ID
-from dayahead.core.durations import microseconds_of
 from dayahead.core.errors import DataError
 from dayahead.core.phases import PhaseRow, in_phase, phase, read_phases
 from dayahead.metrics.metrics import Ranks, Values, main_metric, mean, target_metric
 from dayahead.outputs.examples import read_examples
 from dayahead.outputs.losses import read_losses
-from dayahead.outputs.ranks_by_window import read_baseline_ranks, read_later_ranks
+from dayahead.outputs.ranks_by_window import read_baseline_ranks
 from dayahead.outputs.run import RunResults
 from dayahead.outputs.tables import WindowResult, read_baselines, read_evidence
 from dayahead.statistics.differences import BaselineComparison, compare_with_baseline
-from dayahead.windows.folder import Role, Window, WindowFolder
+from dayahead.windows.folder import Role, WindowFolder
 from dayahead.windows.metadata import WindowsManifest, has_vector
-
-Later = Mapping[int, Mapping[str, Ranks]]
-"""Ranks by window with models fitted n windows before, for n from 2 on."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,6 @@ class Findings:
     lists: ListAverage
     segments: Sequence[SegmentRow]
     """Metrics by segment, where evaluation.segments asks for some."""
-    ageing: Ageing
     window: str
     """The newest evaluated window, from which the examples are."""
     examples: Sequence[ShownSession]
@@ -119,10 +113,9 @@ def find(
     tables, others = _tables_and_ranks(results, settings, own, beside)
     _check_windows(folder, own)
     split = cast(Role, settings["evaluation.split"])
-    ages, later = _no_ages(folder, [*summary.aod], settings), _later(results, settings, own)
     with phase("slices"):
         segments = _segments(folder, split, own, others, settings)
-        items, slicings = _by_target(folder, split, own, others, later, ages)
+        items, slicings = _by_target(folder, split, own, others, main_metric(summary.aod))
     return Findings(
         settings=settings,
         rows=own.rows,
@@ -135,7 +128,6 @@ def find(
         lists=average_lists(
             results, [row.window for row in own.rows], by_vector=_by_vector(folder, settings)
         ),
-        ageing=ages.result(1 + len(later)),
         window=own.rows[-1].window,
         examples=_examples(folder, results, split, own),
         losses=read_losses(results),
@@ -165,21 +157,6 @@ def _by_vector(folder: WindowFolder, settings: Mapping[str, Setting]) -> bool:
     """Return whether lists differ in a vector of their items."""
     by = settings.get("evaluation.diversity_by")
     return isinstance(by, str) and has_vector(folder.statistics, by)
-
-
-def _no_ages(
-    folder: WindowFolder, metrics: Sequence[str], settings: Mapping[str, Setting]
-) -> AgeSums:
-    """Return the sums by age before the first window."""
-    tick = microseconds_of(str(settings["live.tick"])) if _has_ticks(settings) else 0
-    return AgeSums(metrics, main_metric(metrics), folder.statistics.window_length, tick)
-
-
-def _later(results: Path, settings: Mapping[str, Setting], own: RunResults) -> Later:
-    """Read the ranks of older models, if there are any."""
-    horizon: Any = settings.get("evaluation.horizon", 1)
-    distances = range(2, horizon + 1)
-    return {n_after: read_later_ranks(results, n_after, own.by_window) for n_after in distances}
 
 
 def _tables_and_ranks(
@@ -225,22 +202,20 @@ def _by_target(
     split: Role,
     own: RunResults,
     others: Mapping[str, Mapping[str, Ranks]],
-    later: Later,
-    ages: AgeSums,
+    metric: str,
 ) -> tuple[list[WindowItems], list[Slicing]]:
     """Read the windows once, for their items and for the groups of their targets."""
     items: list[WindowItems] = []
     sums: list[list[Values]] = []
-    before = Fitted(0, np.zeros(0, np.int64))
+    before = np.zeros(0, np.int64)
     for window, (about, counts) in zip(folder.windows, items_by_window(folder), strict=True):
         items.append(about)
         if (ranks := own.targets.get(window.name)) is not None:
             targets = targets_of(folder, window, split, ranks, before)
             every = [ranks.ranks, *(each[window.name] for each in others.values())]
-            values = [target_metric(ages.metric, each) for each in every]
+            values = [target_metric(metric, each) for each in every]
             sums.append(sums_by_group(targets, values))
-            _add_ages(ages, folder, window, targets, ranks.ranks, later)
-        before = Fitted(folder.ends[window.name], counts)
+        before = counts
     return items, slicings_of(sums, list(others))
 
 
@@ -260,19 +235,3 @@ def _segments(
             segments.add(window, split, ranks, [each[window.name] for each in others.values()])
         segments.see(window)
     return segments
-
-
-def _add_ages(
-    ages: AgeSums, folder: WindowFolder, window: Window, targets: Targets, own: Ranks, later: Later
-) -> None:
-    """Add a window's targets by the time since the last fit, and since those before it."""
-    fits = [folder.ends[each.name] for each in folder.windows[: window.position]]
-    older = {
-        n_after: (ranks[window.name], fits[-1] - fits[-n_after])
-        for n_after, ranks in later.items()
-        if window.name in ranks
-    }
-    since_fit = np.rint(targets.since_fit * HOUR).astype(np.int64)
-    times = since_fit + fits[-1]
-    last = np.minimum(times // ages.tick * ages.tick, folder.ends[window.name]) if ages.tick else 0
-    ages.add(since_fit, times - last, own, older)

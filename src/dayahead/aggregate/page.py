@@ -3,7 +3,6 @@
 from typing import Final
 
 from dayahead.aggregate.conclusions import (
-    age_conclusion,
     conclusions,
     list_conclusion,
     plain_answer,
@@ -11,7 +10,7 @@ from dayahead.aggregate.conclusions import (
     slice_conclusion,
 )
 from dayahead.aggregate.environment import page_environment
-from dayahead.aggregate.figures import age_charts, data_charts, metric_charts, training_charts
+from dayahead.aggregate.figures import data_charts, metric_charts, training_charts
 from dayahead.aggregate.findings import Findings
 from dayahead.config.changed_settings import changed_settings
 from dayahead.config.metric_names import title_of
@@ -37,8 +36,6 @@ def render_page(findings: Findings) -> str:
         answer=plain_answer(findings, rival),
         conclusions=list(conclusions(findings)),
         slice_conclusion=slice_conclusion(findings, rival),
-        age_conclusion=age_conclusion(findings.ageing),
-        age_charts=list(age_charts(findings)),
         list_conclusion=list_conclusion(findings.lists),
         list_table=list(findings.lists.table(findings.settings.get("evaluation.diversity_by"))),
         rival=rival,

@@ -61,19 +61,6 @@ _GROUPINGS: Final = (
         below="new: first seen in the window",
     ),
     _Grouping(
-        "Time from the end of the last fit to the click before the target",
-        "since_fit",
-        (
-            (0, "under 15 minutes"),
-            (0.25, "15 to 60 minutes"),
-            (1, "1 to 3 hours"),
-            (3, "3 to 6 hours"),
-            (6, "6 to 12 hours"),
-            (12, "12 to 24 hours"),
-            (24, "1 day or more"),
-        ),
-    ),
-    _Grouping(
         "Popularity of the target's item in the window before",
         "popularity",
         (

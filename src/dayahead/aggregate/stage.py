@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from dayahead.aggregate.ages import write_staleness
 from dayahead.aggregate.averaging import Average
 from dayahead.aggregate.findings import Findings, Folders, find
 from dayahead.aggregate.page import render_page
@@ -20,7 +19,7 @@ from dayahead.outputs.tables import WindowResult
 def aggregate(
     folders: Folders, cutoffs: Sequence[int], settings: Mapping[str, Setting]
 ) -> Findings:
-    """Write averages, tables by age and segment, the report and the Transformers4Rec export.
+    """Write averages, tables by segment, the report and the Transformers4Rec export.
 
     Averages are those of metrics (aod.json) and of what lists show (lists.json).
 
@@ -37,7 +36,6 @@ def aggregate(
     findings = find(folders, own, settings)
     write_json(results / "aod.json", asdict(findings.summary))
     write_json(results / "lists.json", asdict(findings.lists))
-    write_staleness(results, findings.ageing)
     write_segments(results, [*findings.summary.aod], findings.segments)
     with phase("report"):
         write_text(results / "report.html", render_page(findings))

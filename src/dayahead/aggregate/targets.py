@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dayahead.core.columns import EVENT_TIME, FIRST_TIME, ITEM_ID, N_RESERVED, SESSION_ID
+from dayahead.core.columns import FIRST_TIME, ITEM_ID, N_RESERVED, SESSION_ID
 from dayahead.core.errors import DataError
 from dayahead.core.ragged import offsets_of
 from dayahead.outputs.tables import WindowRanks
@@ -21,15 +21,6 @@ HOUR: Final = 3_600_000_000
 """Length of an hour, in microseconds."""
 ABSENT: Final = 1 << 32
 """Rank of an item without events, after all others."""
-
-
-class Fitted(NamedTuple):
-    """The window that was fitted last."""
-
-    end: int
-    """Microseconds since 1970."""
-    counts: Ints
-    """Events of each catalogue index in its train sessions."""
 
 
 class ClicksBefore(NamedTuple):
@@ -53,16 +44,17 @@ class Targets:
     """Items of the session before the target."""
     age: Floats
     """Hours from the item's first event to the start of the window; below 0: new in it."""
-    since_fit: Floats
-    """Hours from the end of the window that was fitted last to the click before the target."""
     popularity: Ints
     """Rank of the item by its events in the window that was fitted last, or ABSENT."""
 
 
 def targets_of(
-    folder: WindowFolder, window: Window, split: Role, ranks: WindowRanks, fitted: Fitted
+    folder: WindowFolder, window: Window, split: Role, ranks: WindowRanks, counts: Ints
 ) -> Targets:
     """Return the properties of the targets of a window; `split` is evaluation.split.
+
+    `counts` are the events of each catalogue index in the train sessions of the window that was
+    fitted last.
 
     Raises:
         DataError: the ranks are those of other sessions.
@@ -72,12 +64,10 @@ def targets_of(
     is_known = items >= N_RESERVED
     since = np.where(is_known, window.start_time - first[np.maximum(items - N_RESERVED, 0)], -1)
     before = clicks_before(folder, window, split, ranks)
-    times = pc.list_flatten(before.table[EVENT_TIME]).cast(pa.int64()).to_numpy()[before.at]
     return Targets(
         n_before=before.n_before,
         age=since / HOUR,
-        since_fit=(times - fitted.end) / HOUR,
-        popularity=popularity_ranks(fitted.counts)[items],
+        popularity=popularity_ranks(counts)[items],
     )
 
 
@@ -93,7 +83,7 @@ def clicks_before(
     Raises:
         DataError: the ranks are those of other sessions.
     """
-    table = folder.read(window, split, [SESSION_ID, ITEM_ID, EVENT_TIME, *columns])
+    table = folder.read(window, split, [SESSION_ID, ITEM_ID, *columns])
     n_items = pc.list_value_length(table[ITEM_ID]).to_numpy()
     # A session may have several targets, or none of a type that is predicted.
     found_rows = pc.index_in(ranks.session_ids, table[SESSION_ID].combine_chunks())

@@ -130,10 +130,6 @@ class EvaluationConfig:
     positions: Literal["last", "all"]
     """Targets: a session's last item, or every item after its first. Each target is predicted from
     the items before it; metrics are means over targets."""
-    horizon: Annotated[int, Field(ge=1, le=100)]
-    """Windows after each fit that its model is evaluated on. All metrics are those of the first;
-    the others (results/horizon/) show how it ages. A model with `live.tick` counts on through them,
-    others stand still."""
     train_sessions: CountOrZero
     """Train sessions of the newest fitted window, sampled by the seed, that are evaluated too
     (columns train_<metric>); 0: none."""

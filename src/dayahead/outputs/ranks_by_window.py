@@ -1,12 +1,7 @@
-"""Tables of ranks by window, without session ids: further ranks of the targets of results/ranks/.
-
-`results/baselines/<name>.parquet` has those of a counting baseline, `results/horizon/<n>.parquet`
-those of the model that was fitted n windows earlier.
-"""
+"""results/baselines/<name>.parquet: ranks that a counting baseline gives the run's targets."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +14,6 @@ from dayahead.core.files import write_parquet
 from dayahead.metrics.metrics import Ranks
 from dayahead.outputs.tables import baseline_path, reading
 
-HORIZON: Final = "horizon"
 _SCHEMA = pa.schema(
     [
         pa.field(WINDOW, pa.dictionary(pa.int32(), pa.string()), nullable=False),
@@ -28,8 +22,8 @@ _SCHEMA = pa.schema(
 )
 
 
-def write_ranks_by_window(path: Path, ranks: Mapping[str, Ranks]) -> None:
-    """Write ranks by window, in the order of the run's ranks; a miss (0) is null."""
+def write_baseline_ranks(results: Path, baseline: str, ranks: Mapping[str, Ranks]) -> None:
+    """Write the ranks of a baseline by window, in the order of the run's; a miss (0) is null."""
     names, sizes = list(ranks), [len(each) for each in ranks.values()]
     codes = pa.array(np.repeat(np.arange(len(names)), sizes), pa.int32())
     every = np.concatenate([*ranks.values(), np.zeros(0, np.int32)])
@@ -37,32 +31,7 @@ def write_ranks_by_window(path: Path, ranks: Mapping[str, Ranks]) -> None:
         WINDOW: pa.DictionaryArray.from_arrays(codes, pa.array(names, pa.string())),
         RANK: pa.array(every, pa.int32(), mask=every == 0),
     }
-    write_parquet(path, pa.table(columns, schema=_SCHEMA))
-
-
-def read_ranks_by_window(path: Path) -> dict[str, NDArray[np.int32]]:
-    """Read what `write_ranks_by_window` wrote.
-
-    Raises:
-        DataError: the file is missing or damaged.
-    """
-    with reading(path, "ranks by window"):
-        table = pq.ParquetFile(path).read()
-        windows = table[WINDOW].cast(pa.string()).to_numpy()
-        every = table[RANK].cast(pa.int32()).fill_null(0).to_numpy()
-    _, starts, sizes = np.unique(windows.astype(str), return_index=True, return_counts=True)
-    parts = sorted(zip(starts.tolist(), sizes.tolist(), strict=True))
-    return {str(windows[start]): every[start : start + size] for start, size in parts}
-
-
-def write_baseline_ranks(results: Path, baseline: str, ranks: Mapping[str, Ranks]) -> None:
-    """Write the ranks that a baseline gives the run's targets, by window."""
-    write_ranks_by_window(_baseline_path(results, baseline), ranks)
-
-
-def write_later_ranks(results: Path, n_after: int, ranks: Mapping[str, Ranks]) -> None:
-    """Write the ranks with models that were fitted `n_after` windows earlier, by window."""
-    write_ranks_by_window(_later_path(results, n_after), ranks)
+    write_parquet(_path(results, baseline), pa.table(columns, schema=_SCHEMA))
 
 
 def read_baseline_ranks(
@@ -75,27 +44,15 @@ def read_baseline_ranks(
     Raises:
         DataError: the file is missing or damaged, or it has other windows, targets or candidates.
     """
-    path = _baseline_path(results, baseline)
-    found = read_ranks_by_window(path)
+    path = _path(results, baseline)
+    with reading(path, "ranks by window"):
+        table = pq.ParquetFile(path).read()
+        windows = table[WINDOW].cast(pa.string()).to_numpy()
+        every = table[RANK].cast(pa.int32()).fill_null(0).to_numpy()
+    _, starts, sizes = np.unique(windows.astype(str), return_index=True, return_counts=True)
+    parts = sorted(zip(starts.tolist(), sizes.tolist(), strict=True))
+    found = {str(windows[start]): every[start : start + size] for start, size in parts}
     _check(path, found, own, has_same_candidates=not has_ticks)
-    return found
-
-
-def read_later_ranks(
-    results: Path, n_after: int, own: Mapping[str, Ranks]
-) -> dict[str, NDArray[np.int32]]:
-    """Read the ranks with models that were fitted `n_after` windows earlier, 2 or more.
-
-    `own` are the run's ranks; the first windows have no such model. Candidates are those of the
-    older fit, as the table of items was then.
-
-    Raises:
-        DataError: the file is missing or damaged, or it has other windows or targets.
-    """
-    path = _later_path(results, n_after)
-    found = read_ranks_by_window(path)
-    last = dict([*own.items()][max(0, len(own) - len(found)) :])
-    _check(path, found, last, has_same_candidates=False)
     return found
 
 
@@ -115,9 +72,5 @@ def _check(
         )
 
 
-def _baseline_path(results: Path, baseline: str) -> Path:
+def _path(results: Path, baseline: str) -> Path:
     return baseline_path(results, baseline).with_suffix(".parquet")
-
-
-def _later_path(results: Path, n_after: int) -> Path:
-    return results / HORIZON / f"{n_after}.parquet"

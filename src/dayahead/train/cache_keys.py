@@ -79,44 +79,30 @@ class CacheKeys:
         window, settings = self.windows[index + 1], self.evaluation_settings
         start = self.catalogue.sizes_at(self.windows[index])[ITEM_ID]
         end = max(start, self.folder.n_in_files(ITEM_ID, window))
+        split = self.params.evaluation.split
+        paths = [self.folder.path(window, role) for role in (ROLES if split == "all" else [split])]
+        # A model with ticks counts the train sessions of the window during the evaluation.
+        counted = [self.folder.path(window, "train")] if self.params.has_ticks else []
         value = {
-            **self._ranked(index, 1),
+            "model": self.fits[index],
+            "targets": self._events["targets"],
+            "window": window.name,
+            "sessions": [sha256_of(path) for path in paths],
+            "counted": [sha256_of(path) for path in counted],
             "evaluation": settings,
             # Lists of predictions contain raw ids, also of items that are new in this window.
             "values": self._values(ITEM_ID, start, end) if settings["predictions"] else None,
         }
         return fingerprint(value)
 
-    def later_evaluation(self, index: int, n_after: int) -> str:
-        """Key of the ranks on windows[index + n_after], with the model fitted on windows[index]."""
-        of_ranks = ("split", "candidates", "positions", "batch_size")
-        settings = {name: self.evaluation_settings[name] for name in of_ranks}
-        return fingerprint({**self._ranked(index, n_after), "later": settings})
-
-    def _ranked(self, index: int, n_after: int) -> dict[str, Any]:
-        """Return what the ranks on windows[index + n_after] depend on, besides settings."""
-        followed = self.windows[index + 1 : index + n_after + 1]
-        window, split = followed[-1], self.params.evaluation.split
-        paths = [self.folder.path(window, role) for role in (ROLES if split == "all" else [split])]
-        # A model with ticks counts the train sessions of these windows during the evaluation.
-        counted = [self.folder.path(each, "train") for each in followed if self.params.has_ticks]
-        return {
-            "model": self.fits[index],
-            "targets": self._events["targets"],
-            "window": window.name,
-            "sessions": [sha256_of(path) for path in paths],
-            "counted": [sha256_of(path) for path in counted],
-        }
-
     @cached_property
     def evaluation_settings(self) -> dict[str, Any]:
         """Settings that evaluations depend on; metrics at any cutoff follow from cached ranks.
 
-        The horizon adds evaluations, which have keys of their own, and changes none. Segments are
-        groups of the same targets.
+        Segments are groups of the same targets.
         """
         settings = asdict(self.params.evaluation)
-        for without_effect in ("cutoffs", "horizon", "list_metrics", "metrics", "segments"):
+        for without_effect in ("cutoffs", "list_metrics", "metrics", "segments"):
             del settings[without_effect]
         return settings
 

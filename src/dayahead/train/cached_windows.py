@@ -20,7 +20,6 @@ from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import fingerprint, package_version
 from dayahead.core.phases import in_phase
 from dayahead.distributed.process import Process
-from dayahead.metrics.metrics import Ranks
 from dayahead.model.tensor_files import (
     AnyTensor,
     StoredTensor,
@@ -29,7 +28,6 @@ from dayahead.model.tensor_files import (
     stored_tensors,
     write_tensors,
 )
-from dayahead.outputs.ranks_by_window import read_ranks_by_window, write_ranks_by_window
 from dayahead.train.cache_keys import CacheKeys, Machine
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.results import TABLES, EvaluatedWindow
@@ -46,7 +44,6 @@ ARITHMETIC = ("avx", "amx", "fma", "f16c", "asimd", "neon", "sve", "sme", "bf16"
 """Prefixes of the names of these instructions in `torch.cpu.get_capabilities`."""
 MISSING = "missing"
 STATE = "state.safetensors"
-LATER = "ranks.parquet"
 Restore = Callable[[int, Fit, Mapping[str, Tensor | StoredTensor]], None]
 _log = logging.getLogger(__name__)
 
@@ -72,9 +69,7 @@ class CachedWindows:
         self.keys = CacheKeys(study.params, catalogue, windows, process, of_keys)
         self.evaluation = fingerprint(self.keys.evaluation_settings)
         # Kept, as they hash files of windows.
-        self.evaluation_key, self.later_key = (
-            cache(key) for key in (self.keys.evaluation, self.keys.later_evaluation)
-        )
+        self.evaluation_key = cache(self.keys.evaluation)
         self.starts_afresh = study.params.training.starts_afresh
         self._has_warned = False
         # Fits are written in the background, while the next window is evaluated.
@@ -217,29 +212,6 @@ class CachedWindows:
             write_json(folder / "machine.json", self.machine)
 
         self.evaluations.put(self.evaluation_key(index), write)
-
-    @in_phase("cache")
-    def read_later(self, index: int, n_after: int) -> Ranks | None:
-        """Return the cached ranks on windows[index + n_after] of the model of windows[index]."""
-
-        def read(folder: Path) -> Ranks:
-            with reading_entry():
-                [ranks] = read_ranks_by_window(folder / LATER).values()
-                self._compare(read_json(folder / "machine.json"), folder)
-            return ranks
-
-        return self.evaluations.get(self.later_key(index, n_after), read) if self.is_used else None
-
-    @in_phase("cache")
-    def write_later(self, index: int, n_after: int, ranks: Ranks) -> None:
-        """Cache what `read_later` returns."""
-
-        def write(folder: Path) -> None:
-            write_ranks_by_window(folder / LATER, {self.windows[index + n_after].name: ranks})
-            write_json(folder / "machine.json", self.machine)
-
-        if self.is_used:
-            self.evaluations.put(self.later_key(index, n_after), write)
 
     def _compare(self, machine: Machine, folder: Path) -> None:
         """Warn once if an entry was written on another machine: its last bits may differ."""

@@ -64,7 +64,6 @@ def baseline_study(architecture: str, study: Study, scratch: Path) -> Study:
         training=replace(params.training, fit_last=False, carry_model=False),
         evaluation=replace(
             params.evaluation,
-            horizon=1,
             predictions=0,
             lists=0,
             diversity_by=None,

@@ -16,12 +16,11 @@ from dayahead.core.errors import ConfigError
 from dayahead.core.files import read_json, write_csv, write_json, write_parquet, write_text
 from dayahead.distributed.process import Rank
 from dayahead.metrics.lists import Figures
-from dayahead.metrics.metrics import Ranks, window_metrics
+from dayahead.metrics.metrics import window_metrics
 from dayahead.model.next_item import NextItemModel
 from dayahead.outputs.examples import EXAMPLES, Example, write_examples
 from dayahead.outputs.lists import SHOWN, add_lists, read_shown, start_lists, write_shown
 from dayahead.outputs.losses import LOSSES, add_losses
-from dayahead.outputs.ranks_by_window import HORIZON, write_later_ranks
 from dayahead.outputs.tables import (
     WindowRanks,
     WindowResult,
@@ -50,11 +49,6 @@ LISTS = {
         "layer, head, query (position that attends), keys (positions attended to) and their "
         "weights, which sum to 1. Position 0 is the session's first item, those of its past are "
         "below 0, and the last target's own holds a mask where the task puts one there.\n"
-    ),
-    HORIZON: (
-        "<n>.parquet, where evaluation.horizon is n or more: window and rank (null: no candidate) "
-        "of the targets of ranks/, window after window in their order, with the model that was "
-        "fitted n windows earlier.\n"
     ),
     SHOWN: (
         "<window>.parquet, where evaluation.lists is above 0: item (catalogue index), position (1 "
@@ -162,8 +156,6 @@ class ResultsFolder:
 
     folder: Path
     cutoffs: Sequence[int]
-    horizon: int = 1
-    """Windows after each fit that are evaluated."""
     list_names: Sequence[str] = ()
     """Names of the figures of lists.csv; none: no lists."""
     packaged: Sequence[str] = ()
@@ -171,13 +163,7 @@ class ResultsFolder:
     rows: list[WindowResult] = field(default_factory=list)
     figures: Figures = field(default_factory=dict)
     """Figures of the lists of the window added last; empty where there are none."""
-    later: dict[int, dict[str, Ranks]] = field(init=False)
-    """By the number of windows since the fit, from 2 on: ranks by window."""
-
-    def __post_init__(self) -> None:
-        """Start without any ranks."""
-        self.later = {n_after: {} for n_after in range(2, self.horizon + 1)}
-        self._before: EvaluatedLists | None = None
+    _before: EvaluatedLists | None = None
 
     def clear(self) -> None:
         """Remove what an earlier run left, and describe what the folders will hold."""
@@ -206,11 +192,6 @@ class ResultsFolder:
             add_lists(self.folder, row)
         self._before = evaluated.lists
         return self.rows[-1]
-
-    def write_later(self) -> None:
-        """Write the ranks of older models, of all windows."""
-        for n_after, ranks in self.later.items():
-            write_later_ranks(self.folder, n_after, ranks)
 
 
 def prediction_table(ranks: WindowRanks, ranked: RankedTargets, raw: pa.ChunkedArray) -> pa.Table:

@@ -27,7 +27,6 @@ from dayahead.core.indices import union
 from dayahead.core.phases import in_phase, phase
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.metrics.metrics import Ranks
 from dayahead.model.building import build_model
 from dayahead.model.checkpoint import (
     READ_ERRORS,
@@ -290,31 +289,6 @@ class Run:
         size = self.params.evaluation.batch_size
         found, shown = evaluate_live(self.model, requests, self._offered_at, self.process, size)
         return found, shown
-
-    @in_phase("horizon")
-    def evaluate_later(self, window: Window, n_after: int) -> Ranks:
-        """Rank the targets of the window that is `n_after` windows after the last fit; 0: a miss.
-
-        A model with ticks counts all these windows, and is then as the fit left it; a collective.
-        """
-        process, config = self.process, self.params.evaluation
-        with phase("data"):
-            n_targets = self.loader.targets_of(self.loader.evaluation_sessions(window)).counts
-        if not self.model.tick:
-            with phase("data"):
-                batches = self.loader.evaluation_batches(window, process.rank)
-            offered = self._offered_at(window.start_time)
-            return evaluate(self.model, batches, n_targets, offered, process).ranks
-        first = window.position - n_after + 1
-        with phase("data"):
-            counted = self.loader.train_sessions(*self.folder.windows[first : window.position + 1])
-            sessions = self.loader.evaluated_sessions(window)
-        sizes, end = self.catalogue.sizes_at(window), self.folder.ends[window.name]
-        self.model.follow(sizes, counted.padded(), end, to_fit=False)
-        request, size = Request.of(sessions, n_targets, self.model.tick, end), config.batch_size
-        [found] = evaluate_live(self.model, [request], self._offered_at, process, size)
-        self.model.rewind()
-        return found.ranks
 
     def _offered_at(self, time: int) -> Offered:
         """Return what sessions may get at a time, microseconds since 1970.

@@ -20,7 +20,7 @@ from dayahead.core.phases import add_rows, phase, read_phases, recorded
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import KEPT_BYTES_LARGE, Process, keep_freed
 from dayahead.metrics.lists import Figures
-from dayahead.metrics.metrics import Ranks, main_metric
+from dayahead.metrics.metrics import main_metric
 from dayahead.model.tensor_files import StoredTensor
 from dayahead.outputs.tables import WindowResult
 from dayahead.train.cached_windows import CachedWindows
@@ -82,8 +82,6 @@ def _run_protocol(process: Process, study: Study, on_window: OnWindow | None) ->
             run.add_candidates(windows[index])
             if profile.is_of(windows[index]):
                 schedule.fit_up_to(index)
-            # First, as the next fit goes on from the evaluation of its window.
-            _evaluate_horizon(schedule, index, evaluated_windows, results)
             if window not in evaluated_windows:
                 continue
             evaluated, is_cached = schedule.evaluate(index, study.results)
@@ -97,21 +95,7 @@ def _run_protocol(process: Process, study: Study, on_window: OnWindow | None) ->
         last = len(windows) - (1 if study.params.training.fit_last else 2)
         run.add_candidates(windows[last])
         run.save(schedule.fit_up_to(last).window)
-        if results is not None:
-            results.write_later()
     profile.finish()
-
-
-def _evaluate_horizon(
-    schedule: "FitSchedule", index: int, evaluated: Sequence[Window], results: ResultsFolder | None
-) -> None:
-    """Evaluate the model fitted on windows[index] on later windows, up to evaluation.horizon."""
-    end = index + 1 + schedule.run.params.evaluation.horizon
-    for n_after, window in enumerate(schedule.windows[index + 2 : end], start=2):
-        if window in evaluated:
-            ranks = schedule.evaluate_later(index, n_after)
-            if results is not None and ranks is not None:
-                results.later[n_after][window.name] = ranks
 
 
 class Progress:
@@ -202,20 +186,6 @@ class FitSchedule:
             evaluated.write_lists(results)
         return evaluated, False
 
-    def evaluate_later(self, index: int, n_after: int) -> Ranks | None:
-        """Rank the targets of windows[index + n_after] with the model fitted on windows[index].
-
-        Call it before `evaluate`. If the ranks come from the cache, only the main process has them.
-        """
-        ranks = self.cached.read_later(index, n_after)
-        if self.run.process.broadcast(ranks is not None):
-            return ranks
-        self.fit_up_to(index)
-        ranks = self.run.evaluate_later(self.windows[index + n_after], n_after)
-        self.cached.finish()
-        self.cached.write_later(index, n_after, ranks)
-        return ranks
-
     def _restore(self, lowest: int, highest: int) -> int:
         """Restore the newest cached fit in this range; return the index of the next one to do."""
         broadcast = self.run.process.broadcast
@@ -254,9 +224,7 @@ def _open_results(
     if study.params.events.targets is not None:
         _log_targets(WindowFolder(study.windows), evaluated, study.params)
     config = study.params.evaluation
-    results = ResultsFolder(
-        study.results, config.cutoffs, config.horizon, names_of(config), config.metrics
-    )
+    results = ResultsFolder(study.results, config.cutoffs, names_of(config), config.metrics)
     results.clear()
     return results
 

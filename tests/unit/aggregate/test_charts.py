@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dayahead.aggregate.charts import age_curves, curves, fit_curves
+from dayahead.aggregate.charts import curves, fit_curves
 
 DAYS = [f"2017-10-0{day}" for day in range(2, 7)]
 VALUES = [1.0, 2.0, 1.0, 1.0, 2.0]
@@ -96,19 +96,3 @@ def test_only_the_report_ignores_the_backend_that_the_environment_names(module, 
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout.strip()) == (0, str(expected)), done.stderr
-
-
-@pytest.mark.parametrize(
-    ("longest", "expected"),
-    [
-        (23.5, ["0 h", "4 h", "8 h", "12 h", "16 h", "20 h", "24 h"]),
-        (47.5, ["0 h", "8 h", "16 h", "24 h", "32 h", "40 h", "48 h"]),
-        (200.0, ["0 h", "48 h", "96 h", "144 h", "192 h", "240 h"]),
-        (0.95, ["0 min", "10 min", "20 min", "30 min", "40 min", "50 min", "60 min"]),
-        (0.03, ["0 s", "20 s", "40 s", "60 s", "80 s", "100 s", "120 s"]),
-    ],
-)
-def test_ages_are_labelled_in_a_unit_that_suits_them(longest, expected):
-    svg = age_curves("x", [0.0, longest], {"y": [0.5, 0.4]}, {"z": [None, 0.5]})
-    assert labels(svg) == expected
-    assert ">z</text>" in svg

@@ -24,7 +24,7 @@ from support.typed_windows import add_types
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=5, sessions_per_day=12, n_items=300)
-IN_NO_KEY = {"fit_last", "cutoffs", "horizon", "list_metrics", "metrics", "segments"}
+IN_NO_KEY = {"fit_last", "cutoffs", "list_metrics", "metrics", "segments"}
 PLM, RTD, GBCE = ({"task": {"name": "plm"}}, {"task": {"name": "rtd"}}, {"loss": {"name": "gbce"}})
 BPR_MAX = {"loss": {"name": "bpr_max"}}
 ADAGRAD = {"training": {"optimizer": "adagrad"}}
@@ -343,39 +343,3 @@ def test_on_a_cpu_the_build_of_a_version_changes_no_key(windows, monkeypatch, de
     builds = [fits_with(version) for version in ("2.13.0+cpu", "2.13.0+cu130")]
     assert len({*builds}) == n_keys
     assert fits_with("2.14.0+cpu") not in builds
-
-
-def later_keys(keys, n_after=2):
-    return [keys.later_evaluation(index, n_after) for index in range(len(keys.windows) - n_after)]
-
-
-def test_later_evaluations_have_keys_of_their_own_that_the_horizon_does_not_change(windows):
-    keys = keys_of(windows)
-    every = [*keys.fits, *evaluations(keys), *later_keys(keys, 2), *later_keys(keys, 3)]
-    assert len({*every}) == 5 + 4 + 3 + 2
-    longer = keys_of(windows, {"evaluation": {"split": "test", "horizon": 3}})
-    assert n_shared(keys, longer) == (5, 4)
-    assert later_keys(longer) == later_keys(keys)
-
-
-@pytest.mark.parametrize("name", OTHER_EVALUATION)
-def test_later_evaluations_depend_on_what_gives_their_ranks(windows, name):
-    evaluation = {"split": "test"} | {name: OTHER_EVALUATION[name]}
-    other = later_keys(keys_of(windows, {"evaluation": evaluation}))
-    is_same = [a == b for a, b in zip(later_keys(keys_of(windows)), other, strict=True)]
-    apart = {"train_sessions", "predictions", "lists", "diversity_by", "attention_of"}
-    assert is_same == [name in apart] * 3
-
-
-@pytest.mark.parametrize("has_ticks", [True, False])
-def test_later_evaluations_with_ticks_depend_on_the_clicks_between(windows, copied, has_ticks):
-    path = window_path(copied, "day", day(3), "train")
-    rewrite(path, lambda table: table.slice(1))
-    sections = {**MEMORY, "live": {"tick": "1h" if has_ticks else 0}}
-    before, after = (later_keys(keys_of(folder, sections)) for folder in (windows, copied))
-    # The fits on days 0, 1 and 2 rank days 2, 3 and 4.
-    assert [a == b for a, b in zip(before, after, strict=True)] == [
-        True,
-        not has_ticks,
-        not has_ticks,
-    ]

@@ -12,7 +12,7 @@ import torch
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.checkpoint import load_model
 from dayahead.outputs.lists import read_lists, read_shown
-from dayahead.outputs.ranks_by_window import read_baseline_ranks, read_later_ranks
+from dayahead.outputs.ranks_by_window import read_baseline_ranks
 from dayahead.outputs.tables import read_baselines, read_ranks, read_windows
 from dayahead.train.cache_keys import CacheKeys
 from dayahead.train.catalogue import Catalogue
@@ -274,14 +274,3 @@ def test_an_item_that_is_released_within_the_window_is_an_own_item(tmp_path):
     prefixes = [s[:n] for s in DAYS[2] for n in range(1, len(s)) if s[n] == 0]
     assert (found > 0).tolist() == [0 in prefix for prefix in prefixes]
     assert {*(found > 0).tolist()} == {True, False}
-
-
-def test_an_older_model_may_know_less_of_what_is_available(tmp_path):
-    """On the second day the table says that the items are gone: the first fit does not know it."""
-    later = [replace(row, day=1, end=START) for row in ROWS[:6]]
-    windows = folder_of(tmp_path / "windows", [*ROWS, *later], {0: [NEW]})
-    sections = merge_sections(MODELS["transitions"], evaluation={"horizon": 2})
-    out = train_study(windows, tmp_path / "out", sections)
-    ranks = {day(n): ranks_of(out, n)[1] for n in (1, 2)}
-    found = read_later_ranks(out / "results", 2, ranks)
-    assert (found[day(2)] > 0)[ranks[day(2)] == 0].any()
