@@ -24,7 +24,7 @@ def main() -> None:
         averages = found.summary.aod | found.lists.aod
         aod = {f"aod_{name}": value for name, value in averages.items()}
         run.log_metrics(aod)
-        for name in ("aod.json", "lists.json", "segments.csv", "report.html"):
+        for name in ("aod.json", "lists.json", "report.html"):
             run.log_artifact(folders.results / name, "results")
     if (text := experiment_summary(params, Path.cwd())) is not None:
         logging.getLogger("dayahead").info("\n%s\n", text)

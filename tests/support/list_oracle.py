@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,10 @@ from hypothesis import strategies as st
 
 from dayahead.distributed.process import Process, Rank
 from dayahead.metrics.lists import KnownItems, Shown
-from dayahead.train.likeness import Cosine, Likeness, SameValue
 from dayahead.train.list_counts import ListCounts
 
 N_ITEMS = 14
 """Catalogue indices are 2 to 13."""
-VECTORS = st.lists(st.integers(-3, 3).map(float), min_size=3, max_size=3)
 ALONE = Process(Rank(0, 1), torch.device("cpu"))
 
 
@@ -32,19 +29,7 @@ class Lists:
     """Earlier sessions."""
     newest: int
     """How many of these, the last ones, are of the newest window."""
-    attribute: dict[int, int]
-    """Attribute of some items."""
     candidates: set[int]
-    vectors: dict[int, list[float]] | None = None
-    """Vectors of some items, which diversity reads in place of the attribute."""
-
-    @property
-    def likeness(self) -> Likeness:
-        if self.vectors is None:
-            values = [self.attribute.get(item, -item) for item in range(N_ITEMS)]
-            return SameValue(torch.tensor(values))
-        rows = [self.vectors.get(item, [0.0] * 3) for item in range(N_ITEMS)]
-        return Cosine(torch.tensor(rows, dtype=torch.float32))
 
     @property
     def known(self) -> KnownItems:
@@ -62,14 +47,15 @@ class Lists:
         self, batch_size: int = 3, process: Any = ALONE, length: int | None = None
     ) -> Shown:
         """Count the lists batch by batch, as an evaluation does."""
-        counts = ListCounts(length or len(self.shown[0]), self.likeness, process)
+        counts = ListCounts(length or len(self.shown[0]), process)
         longest = max(map(len, self.sessions), default=0) + 2
         for start in range(0, len(self.shown), batch_size):
             some = slice(start, start + batch_size)
             # After the known items come those that a model must not see.
             rows = [s + [9] * (longest - len(s)) for s in self.sessions[some]]
             n_known = torch.tensor([len(s) for s in self.sessions[some]])
-            counts.add(torch.tensor(self.shown[some]), {"item_id": torch.tensor(rows)}, n_known)
+            shown, columns = torch.tensor(self.shown[some]), {"item_id": torch.tensor(rows)}
+            counts.add(shown, columns, n_known, torch.ones(len(rows), dtype=torch.bool))
         return counts.joined()
 
 
@@ -78,13 +64,8 @@ def cut(lists: Lists, k: int) -> list[list[int]]:
     return [each[:k] for each in lists.shown]
 
 
-def cosine(a: list[float], b: list[float]) -> float:
-    lengths = math.hypot(*a) * math.hypot(*b)
-    return sum(x * y for x, y in zip(a, b, strict=True)) / lengths if lengths else 0.0
-
-
 def oracle(lists: Lists, k: int) -> dict[str, float]:
-    """Every metric that needs no other window, by its definition."""
+    """Every metric by its definition."""
     shown = cut(lists, k)
     places = [item for each in shown for item in each]
     times = sorted(places.count(item) for item in lists.candidates.union(*lists.shown))
@@ -95,13 +76,6 @@ def oracle(lists: Lists, k: int) -> dict[str, float]:
     def mean(value):
         return sum(sum(map(value, each)) / len(each) for each in shown) / len(shown)
 
-    def distance(pair):
-        if lists.vectors is not None:
-            return 1 - cosine(*(lists.vectors.get(item, [0.0] * 3) for item in pair))
-        one, other = (lists.attribute.get(item) for item in pair)
-        return float(one is None or one != other)
-
-    pairs = [list(combinations(each, 2)) for each in shown]
     return {
         "coverage": len({*places}) / n,
         "gini": sum(abs(a - b) for a in times for b in times) / (2 * n * total),
@@ -112,8 +86,6 @@ def oracle(lists: Lists, k: int) -> dict[str, float]:
             sum(item in own for item in each) / len(each)
             for each, own in zip(shown, lists.sessions, strict=True)
         )
-        / len(shown),
-        "diversity": sum(sum(map(distance, each)) / max(1, len(each)) for each in pairs)
         / len(shown),
     }
 
@@ -130,7 +102,5 @@ def some_lists(draw: st.DrawFn) -> Lists:
         sessions=draw(st.lists(sessions, min_size=n, max_size=n)),
         history=history,
         newest=draw(st.integers(0, len(history))),
-        attribute=draw(st.dictionaries(st.sampled_from(items), st.integers(2, 4))),
         candidates=draw(st.sets(st.sampled_from(items))),
-        vectors=draw(st.none() | st.dictionaries(st.sampled_from(items), VECTORS)),
     )

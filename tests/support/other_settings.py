@@ -145,7 +145,6 @@ OTHER_EVALUATION = {
     "train_sessions": 3,
     "predictions": 3,
     "lists": 3,
-    "diversity_by": "category",
     "attention_of": ["1-000002"],
     "batch_size": 4,
 }

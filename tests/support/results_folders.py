@@ -20,9 +20,7 @@ from dayahead.core.columns import (
 )
 from dayahead.core.files import write_json, write_parquet
 from dayahead.dataset.manifest import RawManifest, SourceRecord
-from dayahead.outputs.examples import Example, write_examples
 from dayahead.outputs.lists import ListRow, add_lists, start_lists
-from dayahead.outputs.losses import add_losses
 from dayahead.outputs.ranks_by_window import write_baseline_ranks
 from dayahead.outputs.tables import (
     WindowRanks,
@@ -66,7 +64,7 @@ def result_of(window, ranks, cutoffs=CUTOFFS, train_loss=None, train_metrics=Non
 
 
 def write_results(folder, ranks_by_window, train_loss=None, train_metrics=None):
-    """Write windows.csv, ranks/ of {window: [rank, ...]}, baselines/, an example and no evidence.
+    """Write windows.csv, ranks/ of {window: [rank, ...]}, baselines/ and no evidence.
 
     A baseline has each rank plus 4. Beside the folder is raw/, with a manifest.
     """
@@ -81,10 +79,6 @@ def write_results(folder, ranks_by_window, train_loss=None, train_metrics=None):
     write_baselines(folder, [result_of(window, ranks) for window, ranks in worse.items()], worse)
     write_evidence(folder / "evidence.csv", {})
     write_lists(folder, {})
-    for number, window in enumerate(ranks_by_window):
-        curve = [] if train_loss is None else [(4, train_loss + 1), (8, train_loss)]
-        add_losses(folder, window, curve, is_first=number == 0)
-    write_examples(folder, window, [Example(row=1, recommended=[3, 2])])
     write_raw_manifest(folder.parent / "raw")
     return folder
 

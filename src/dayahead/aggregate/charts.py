@@ -125,28 +125,6 @@ def bars(
     return _themed(svg.getvalue(), key, _alternative(about, {key: heights}))
 
 
-def fit_curves(key: str, losses: Mapping[str, Sequence[tuple[int, float]]]) -> Markup:
-    """Draw the loss within each fit over its steps, the newest in front; return an <svg> element.
-
-    `losses` has step and loss by window, in order of time.
-    """
-    ticks = {float(percent): f"{percent} %" for percent in range(0, 101, 25)}
-    with _drawing(ticks) as (axes, svg):
-        for number, (window, curve) in enumerate(losses.items(), start=1):
-            steps, heights = zip(*curve, strict=True)
-            is_newest = number == len(losses)
-            axes.plot(
-                100 * np.asarray(steps) / steps[-1], heights, label=window, lw=1.4,
-                color=_ACCENT if is_newest else _SECOND,
-                ls="-" if is_newest else _DASHES[(number - 1) % len(_DASHES)],
-            )  # fmt: skip
-        _legend(axes, len(losses))
-    heights_of = {window: [loss for _, loss in curve] for window, curve in losses.items()}
-    return _themed(
-        svg.getvalue(), key, _alternative("from a fit's first step to its last", heights_of)
-    )
-
-
 def _known(values: Sequence[float | None]) -> list[float]:
     return [float("nan") if value is None else value for value in values]
 

@@ -75,16 +75,13 @@ def _finding(architecture: str, baseline: BaselineComparison, metric: str) -> st
 
 
 def list_conclusion(lists: ListAverage) -> str | None:
-    """Describe the longest lists beside what users click; None where no lists were counted."""
+    """Describe the longest lists; None where no lists were counted."""
     if not lists.cutoffs:
         return None
     k, aod = lists.cutoffs[-1], lists.aod
-    ratio = aod.get(f"popularity_ratio_at_{k}")
-    beside = "" if ratio is None else f", and what they show is {ratio:.2f} times as popular as it"
     return (
         f"In a window, lists of {k} show {100 * aod[f'coverage_at_{k}']:.1f} % of the items that "
-        f"they could; {100 * aod[f'own_at_{k}']:.1f} % of their places are items of the session, "
-        f"as is {100 * aod['clicked_own']:.1f} % of what users click{beside}."
+        f"they could; {100 * aod[f'own_at_{k}']:.1f} % of their places are items of the session."
     )
 
 

@@ -1,19 +1,16 @@
 """The charts of the report and their titles."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby
-from typing import Final
 
 from markupsafe import Markup
 
-from dayahead.aggregate.charts import bars, curves, fit_curves
+from dayahead.aggregate.charts import bars, curves
 from dayahead.aggregate.findings import Findings
 from dayahead.aggregate.window_items import N_TOP
 from dayahead.config.metric_names import title_of
 
 Charts = Iterator[tuple[str, Markup]]
-_N_FITS: Final = 5
-"""Number of fits whose loss is drawn, evenly spaced over the windows."""
 
 
 def metric_charts(findings: Findings) -> Charts:
@@ -42,20 +39,11 @@ def metric_charts(findings: Findings) -> Charts:
 
 
 def training_charts(findings: Findings) -> Charts:
-    """Draw the loss of each fit, and the loss within some of them."""
+    """Draw the loss of each fit."""
     losses = [row.train_loss for row in findings.rows]
     if any(loss is not None for loss in losses):
         windows = [row.window for row in findings.rows]
         yield "Mean loss of each fit", curves("loss", windows, {"loss": losses})
-    if findings.losses:
-        chosen = {window: findings.losses[window] for window in _spaced([*findings.losses])}
-        yield "Loss within a fit, by its steps", fit_curves("steps", chosen)
-
-
-def _spaced(windows: Sequence[str]) -> list[str]:
-    """Choose at most 5 windows, evenly spaced, the first and the last among them."""
-    n = min(_N_FITS, len(windows))
-    return [windows[round(i * (len(windows) - 1) / max(1, n - 1))] for i in range(n)]
 
 
 def data_charts(findings: Findings) -> Charts:

@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from dayahead.aggregate.averaging import Average, average
 from dayahead.aggregate.lists import ListAverage, average_lists
 from dayahead.aggregate.origin import Origin, origin_of
-from dayahead.aggregate.segments import SegmentRow, Segments
-from dayahead.aggregate.shown_sessions import ShownSession, shown_sessions
 from dayahead.aggregate.slices import Slicing, slicings_of, sums_by_group
 from dayahead.aggregate.targets import targets_of
 from dayahead.aggregate.window_items import WindowItems, items_by_window
@@ -21,16 +19,14 @@ from dayahead.config.baselines import MEMORY
 from dayahead.config.changed_settings import Setting
 from dayahead.core.columns import SESSION_ID
 from dayahead.core.errors import DataError
-from dayahead.core.phases import PhaseRow, in_phase, phase, read_phases
+from dayahead.core.phases import PhaseRow, phase, read_phases
 from dayahead.metrics.metrics import Ranks, Values, main_metric, mean, target_metric
-from dayahead.outputs.examples import read_examples
-from dayahead.outputs.losses import read_losses
 from dayahead.outputs.ranks_by_window import read_baseline_ranks
 from dayahead.outputs.run import RunResults
 from dayahead.outputs.tables import WindowResult, read_baselines, read_evidence
 from dayahead.statistics.differences import BaselineComparison, compare_with_baseline
 from dayahead.windows.folder import Role, WindowFolder
-from dayahead.windows.metadata import WindowsManifest, has_vector
+from dayahead.windows.metadata import WindowsManifest
 
 
 @dataclass(frozen=True)
@@ -49,13 +45,6 @@ class Findings:
     n_without_target: int
     """Sessions that were not evaluated, as they have no event of a type that is predicted."""
     lists: ListAverage
-    segments: Sequence[SegmentRow]
-    """Metrics by segment, where evaluation.segments asks for some."""
-    window: str
-    """The newest evaluated window, from which the examples are."""
-    examples: Sequence[ShownSession]
-    losses: Mapping[str, Sequence[tuple[int, float]]]
-    """Step and loss within the fit before each window, by window."""
     evidence: Mapping[str, float]
     """Weights of features; empty where the architecture has none."""
     profile: Sequence[PhaseRow]
@@ -114,7 +103,6 @@ def find(
     _check_windows(folder, own)
     split = cast(Role, settings["evaluation.split"])
     with phase("slices"):
-        segments = _segments(folder, split, own, others, settings)
         items, slicings = _by_target(folder, split, own, others, main_metric(summary.aod))
     return Findings(
         settings=settings,
@@ -122,15 +110,9 @@ def find(
         summary=summary,
         outside=mean(own.every_rank == 0),
         baselines=[compare_with_baseline(own.rows, name, rows) for name, rows in tables.items()],
-        slicings=[*slicings, *segments.slicings([*others])],
-        segments=list(segments.rows()),
+        slicings=slicings,
         n_without_target=_n_without_target(folder, split, own, settings),
-        lists=average_lists(
-            results, [row.window for row in own.rows], by_vector=_by_vector(folder, settings)
-        ),
-        window=own.rows[-1].window,
-        examples=_examples(folder, results, split, own),
-        losses=read_losses(results),
+        lists=average_lists(results, [row.window for row in own.rows]),
         evidence=read_evidence(results / "evidence.csv"),
         profile=_profile(results),
         listing=folder.manifest,
@@ -151,12 +133,6 @@ def _n_without_target(
 
 def _has_ticks(settings: Mapping[str, Setting]) -> bool:
     return settings["model.architecture"] == MEMORY and bool(settings.get("live.tick"))
-
-
-def _by_vector(folder: WindowFolder, settings: Mapping[str, Setting]) -> bool:
-    """Return whether lists differ in a vector of their items."""
-    by = settings.get("evaluation.diversity_by")
-    return isinstance(by, str) and has_vector(folder.statistics, by)
 
 
 def _tables_and_ranks(
@@ -188,15 +164,6 @@ def _check_windows(folder: WindowFolder, own: RunResults) -> None:
         )
 
 
-@in_phase("examples")
-def _examples(
-    folder: WindowFolder, results: Path, split: Role, own: RunResults
-) -> list[ShownSession]:
-    newest = next(each for each in folder.windows if each.name == own.rows[-1].window)
-    examples = read_examples(results, newest.name)
-    return shown_sessions(folder, newest, split, own.ranks[-1], examples)
-
-
 def _by_target(
     folder: WindowFolder,
     split: Role,
@@ -217,21 +184,3 @@ def _by_target(
             sums.append(sums_by_group(targets, values))
         before = counts
     return items, slicings_of(sums, list(others))
-
-
-def _segments(
-    folder: WindowFolder,
-    split: Role,
-    own: RunResults,
-    others: Mapping[str, Mapping[str, Ranks]],
-    settings: Mapping[str, Setting],
-) -> Segments:
-    """Read the windows for the segments of evaluation.segments, if there are any."""
-    names: Any = settings.get("evaluation.segments", ())
-    metrics = [*own.rows[0].metrics]
-    segments = Segments(folder, names, metrics, main_metric(metrics))
-    for window in folder.windows if segments.names else ():
-        if (ranks := own.targets.get(window.name)) is not None:
-            segments.add(window, split, ranks, [each[window.name] for each in others.values()])
-        segments.see(window)
-    return segments

@@ -37,7 +37,7 @@ def render_page(findings: Findings) -> str:
         conclusions=list(conclusions(findings)),
         slice_conclusion=slice_conclusion(findings, rival),
         list_conclusion=list_conclusion(findings.lists),
-        list_table=list(findings.lists.table(findings.settings.get("evaluation.diversity_by"))),
+        list_table=list(findings.lists.table()),
         rival=rival,
         evidence=sorted(findings.evidence.items(), key=lambda entry: -abs(entry[1])),
         n_shown=_N_SHOWN,

@@ -7,7 +7,6 @@ from pathlib import Path
 from dayahead.aggregate.averaging import Average
 from dayahead.aggregate.findings import Findings, Folders, find
 from dayahead.aggregate.page import render_page
-from dayahead.aggregate.segments import write_segments
 from dayahead.config.changed_settings import Setting
 from dayahead.config.metric_names import packaged_metrics
 from dayahead.core.files import write_csv, write_json, write_text
@@ -19,7 +18,7 @@ from dayahead.outputs.tables import WindowResult
 def aggregate(
     folders: Folders, cutoffs: Sequence[int], settings: Mapping[str, Setting]
 ) -> Findings:
-    """Write averages, tables by segment, the report and the Transformers4Rec export.
+    """Write averages, the report and the Transformers4Rec export.
 
     Averages are those of metrics (aod.json) and of what lists show (lists.json).
 
@@ -36,7 +35,6 @@ def aggregate(
     findings = find(folders, own, settings)
     write_json(results / "aod.json", asdict(findings.summary))
     write_json(results / "lists.json", asdict(findings.lists))
-    write_segments(results, [*findings.summary.aod], findings.segments)
     with phase("report"):
         write_text(results / "report.html", render_page(findings))
     _export_transformers4rec(results, own.rows, findings.summary)

@@ -1,8 +1,7 @@
 """Properties of each target before it is predicted: its session, its item's age and popularity."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 
 from dayahead.core.columns import FIRST_TIME, ITEM_ID, N_RESERVED, SESSION_ID
 from dayahead.core.errors import DataError
-from dayahead.core.ragged import offsets_of
 from dayahead.outputs.tables import WindowRanks
 from dayahead.windows.folder import Role, Window, WindowFolder
 
@@ -21,19 +19,6 @@ HOUR: Final = 3_600_000_000
 """Length of an hour, in microseconds."""
 ABSENT: Final = 1 << 32
 """Rank of an item without events, after all others."""
-
-
-class ClicksBefore(NamedTuple):
-    """The click before each target of a window."""
-
-    table: pa.Table
-    """The sessions."""
-    rows: Ints
-    """Session of each target."""
-    n_before: Ints
-    """Items of the session before the target."""
-    at: Ints
-    """Index of the click among those of all sessions."""
 
 
 @dataclass(frozen=True)
@@ -63,27 +48,16 @@ def targets_of(
     first = folder.vocabulary(ITEM_ID)[FIRST_TIME].cast(pa.int64()).to_numpy()
     is_known = items >= N_RESERVED
     since = np.where(is_known, window.start_time - first[np.maximum(items - N_RESERVED, 0)], -1)
-    before = clicks_before(folder, window, split, ranks)
     return Targets(
-        n_before=before.n_before,
+        n_before=_items_before(folder, window, split, ranks),
         age=since / HOUR,
         popularity=popularity_ranks(counts)[items],
     )
 
 
-def clicks_before(
-    folder: WindowFolder,
-    window: Window,
-    split: Role,
-    ranks: WindowRanks,
-    columns: Sequence[str] = (),
-) -> ClicksBefore:
-    """Find the click before each target; `columns` of the window are read too.
-
-    Raises:
-        DataError: the ranks are those of other sessions.
-    """
-    table = folder.read(window, split, [SESSION_ID, ITEM_ID, *columns])
+def _items_before(folder: WindowFolder, window: Window, split: Role, ranks: WindowRanks) -> Ints:
+    """Return how many items of its session precede each target."""
+    table = folder.read(window, split, [SESSION_ID, ITEM_ID])
     n_items = pc.list_value_length(table[ITEM_ID]).to_numpy()
     # A session may have several targets, or none of a type that is predicted.
     found_rows = pc.index_in(ranks.session_ids, table[SESSION_ID].combine_chunks())
@@ -99,8 +73,7 @@ def clicks_before(
             f"{folder.folder} in their order, found others; run `dvc repro -f train`"
         )
     found = n_items[rows] - 1 if ranks.positions is None else ranks.positions
-    n_before = np.asarray(found, np.int64)
-    return ClicksBefore(table, rows, n_before, offsets_of(n_items)[rows] + n_before - 1)
+    return np.asarray(found, np.int64)
 
 
 def popularity_ranks(counts: Ints) -> Ints:

@@ -1,19 +1,16 @@
-"""Which names `evaluation.metrics` and `list_metrics` may have; checked before anything runs."""
+"""Which names `evaluation.metrics` may have; checked before anything runs."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dayahead.core.plugins import GROUPS, Kind, plugins
+from dayahead.core.plugins import GROUPS, plugins
 from dayahead.core.suggestions import did_you_mean
 
 BUILT_IN: Final = ("recall", "ndcg", "mrr")
 """Metrics that every run has."""
 _TITLES: Final = {"recall": "Recall", "ndcg": "NDCG", "mrr": "MRR"}
-OF_LISTS: Final = (
-    *("coverage", "gini", "novelty", "popularity", "popularity_ratio"),
-    *("diversity", "new", "own", "repeats"),
-)
+OF_LISTS: Final = ("coverage", "gini", "novelty", "popularity", "new", "own")
 """Metrics of lists, in the order of results/lists.csv."""
 
 
@@ -23,15 +20,15 @@ def title_of(metric: str) -> str:
     return f"{_TITLES.get(kind, kind)}@{cutoff}"
 
 
-def known_metrics(names: Sequence[str], kind: Kind = "metric") -> Sequence[str]:
-    """Return names of metrics of targets, or of lists, that installed packages declare.
+def known_metrics(names: Sequence[str]) -> Sequence[str]:
+    """Return names of metrics that installed packages declare.
 
     Raises:
         ValueError: there is none of a name, it is no name of a column, it is one of ours, or it is
             given twice.
     """
     for number, name in enumerate(names):
-        _check(name, kind)
+        _check(name)
         if name in names[:number]:
             raise ValueError(f"{name}: name each metric once")
     return names
@@ -63,19 +60,19 @@ def installed_metrics(runs: Iterable[Mapping[str, Any] | None]) -> list[str]:
     return [name for name in dict.fromkeys(named) if name in plugins("metric")]
 
 
-def _check(name: str, kind: Kind) -> None:
+def _check(name: str) -> None:
     if name in BUILT_IN or name in OF_LISTS:
         raise ValueError(f"{name} is one of ours, which are always there; leave it out")
-    declared = plugins(kind)
+    declared = plugins("metric")
     if name not in declared:
         close = did_you_mean(name, declared)
         found = f"expected one of {', '.join(declared)}" if declared else "none is installed"
         raise ValueError(
-            f"{name}: no installed package declares it as an entry point of {GROUPS[kind]} "
+            f"{name}: no installed package declares it as an entry point of {GROUPS['metric']} "
             f"({close or found}); install the package, or leave it out"
         )
-    if not re.fullmatch(r"(?!train_|clicked_)[a-z][a-z0-9_]*", name) or "_at_" in name:
+    if not re.fullmatch(r"(?!train_)[a-z][a-z0-9_]*", name) or "_at_" in name:
         raise ValueError(
-            f"{name}: expected small letters, digits and _, no _at_, and no train_ or clicked_ in "
+            f"{name}: expected small letters, digits and _, no _at_, and no train_ in "
             f"front: {name}_at_20 names a column; rename the entry point in its package"
         )

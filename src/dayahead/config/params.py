@@ -4,7 +4,6 @@ No field has a default: a default in code would be a parameter that DVC cannot s
 """
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -33,15 +32,12 @@ from dayahead.config.sections import flattened
 from dayahead.config.windows import PreprocessConfig, WindowConfig
 from dayahead.core.errors import ConfigError
 
-USER = "user"
-"""The segment of new and returning users, one of evaluation.segments."""
 OUTSIDE = ("machine", "nightly")
 """Sections that are no part of the study: they change no result."""
 
 
 _WITHOUT_STEPS = ReadIf(lambda p: p.training.steps_per_window is None)
 _SLIDING = ReadIf(lambda p: p.training.protocol == "sliding")
-_known_list_metrics = partial(known_metrics, kind="list metric")
 
 
 def _optimizer(name: str) -> ReadIf:
@@ -138,11 +134,7 @@ class EvaluationConfig:
     0: none. They are held in memory for a whole window."""
     lists: Annotated[int, Field(ge=0, le=1000)]
     """Highest-scored candidates of every target that are counted as the list that would be shown:
-    coverage, novelty and the like at each of the cutoffs up to it (results/lists.csv); 0: none."""
-    diversity_by: str | None
-    """What the items of a list differ in: the metric diversity. A categorical feature, such as a
-    category, of which an item has its newest value in the train sessions so far, or that of the
-    table of items; or a vector of that table, whose cosines are taken. null: no such metric."""
+    coverage, novelty and others at each of the cutoffs up to it (results/lists.csv); 0: none."""
     attention_of: tuple[str, ...]
     """Ids of evaluated sessions whose attention weights are written (results/attention/), of the
     pass that scores their last item."""
@@ -151,22 +143,8 @@ class EvaluationConfig:
     metrics: Annotated[tuple[str, ...], AfterValidator(known_metrics)]
     """Metrics of other packages beside these, by the names of their entry points, at the same
     cutoffs. `train` evaluates as without them."""
-    list_metrics: Annotated[tuple[str, ...], AfterValidator(_known_list_metrics)]
-    """Metrics of lists of other packages, in lists.csv beside ours, likewise; none where `lists` is
-    0."""
-    segments: tuple[str, ...]
-    """Groups of targets with metrics of their own (results/segments.csv): user (new and returning
-    users, by the windows before) or categorical features, by the click before the target. `train`
-    evaluates as without them."""
     batch_size: Count
     """Sessions scored at once over all processes together; with `positions: all`, targets."""
-
-    def __post_init__(self) -> None:
-        """Check that no column has two metrics, and no table two segments of one name."""
-        if twice := [name for name in self.segments if self.segments.count(name) > 1]:
-            raise ValueError(f"segments: {twice[0]}: name each segment once")
-        if both := {*self.metrics} & {*self.list_metrics}:
-            raise ValueError(f"list_metrics: {min(both)} is among metrics too; rename one of them")
 
     @property
     def ranks_new_items(self) -> bool:

@@ -19,13 +19,12 @@ from dayahead.core.errors import ConfigError, described
 from dayahead.core.fingerprints import fingerprint, sha256_of
 from dayahead.core.suggestions import did_you_mean
 
-Kind = Literal["baseline", "backbone", "loss", "metric", "list metric"]
+Kind = Literal["baseline", "backbone", "loss", "metric"]
 GROUPS: Mapping[Kind, str] = {
     "baseline": "dayahead.baselines",
     "backbone": "dayahead.backbones",
     "loss": "dayahead.losses",
     "metric": "dayahead.metrics",
-    "list metric": "dayahead.list_metrics",
 }
 CLASSES: Final = ("baseline", "backbone")
 """Kinds that are classes; the others are functions."""

@@ -13,7 +13,7 @@ def check_features(dataset: DatasetConfig, params: Params) -> None:
         ConfigError: the data set has no such feature, or its events have no types.
     """
     kinds = {name: feature.kind for name, feature in dataset.all_features.items()}
-    check_feature_names(params, kinds, [*dataset.items.vectors] if dataset.items else [])
+    check_feature_names(params, kinds)
     if params.events.named and dataset.columns.event_type is None:
         raise ConfigError(
             f"params.yaml: events: {', '.join(params.events.named)}: the events of "

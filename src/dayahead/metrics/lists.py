@@ -5,7 +5,7 @@ Where RecTools has the metric, the definition is its own, with the train session
 far as its users (a session has an item once).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
@@ -16,16 +16,12 @@ from numpy.typing import NDArray
 from dayahead.config.metric_names import OF_LISTS
 
 Ints = NDArray[np.integer[Any]]
-Figures = dict[str, float | None]
+Figures = Mapping[str, float]
 RANGES: Final = {
-    **dict.fromkeys(("novelty", "popularity_ratio"), (0.0, inf)),
-    **dict.fromkeys(("coverage", "gini", "popularity", "diversity"), (0.0, 1.0)),
-    **dict.fromkeys(("new", "own", "repeats"), (0.0, 1.0)),
+    "novelty": (0.0, inf),
+    **dict.fromkeys(("coverage", "gini", "popularity", "new", "own"), (0.0, 1.0)),
 }
 """Smallest and largest value of each metric: no interval goes beyond."""
-DIVERSITY_OF_VECTORS: Final = (0.0, 2.0)
-OF_CLICKS: Final = ("novelty", "popularity", "new", "own")
-"""Metrics that what users click has too, as lists of one item each."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +35,6 @@ class Shown:
     """[N, K] number of lists that show the item at each position, the best first."""
     own: Ints
     """[K] number of lists whose item at the position is in the session before the target."""
-    alike: NDArray[np.float64] | None = None
-    """[K] sum over pairs of the item at the position and one above it in the same list: 1 where
-    they have the same attribute, or the cosine of their vectors; None where nothing was chosen."""
 
     @property
     def length(self) -> int:
@@ -65,7 +58,7 @@ class KnownItems:
 
 
 def list_figures(shown: Shown, k: int, known: KnownItems, n_items: int) -> Figures:
-    """Return the metrics of the first k items of each list that need no other window or clicks.
+    """Return the metrics of the first k items of each list.
 
     Args:
         shown: lists of one item or more, at least one of them.
@@ -73,26 +66,13 @@ def list_figures(shown: Shown, k: int, known: KnownItems, n_items: int) -> Figur
         known: items as of the last fit.
         n_items: items that a list could show: the candidates, and whatever else is shown.
     """
-    counts = shown.up_to(k)
+    counts, k = shown.up_to(k), min(k, shown.length)
+    sessions = known.sessions[shown.items]
     return {
         "coverage": coverage(counts, n_items),
         "gini": gini(counts, n_items),
-        **_means(shown, k, known),
-        "diversity": diversity(shown, k),
-    }
-
-
-def click_figures(clicked: Shown, known: KnownItems) -> Figures:
-    """Return the metrics `OF_CLICKS` of what users click: lists of one item each."""
-    return _means(clicked, 1, known)
-
-
-def _means(shown: Shown, k: int, known: KnownItems) -> Figures:
-    """Return metrics that are means over the items of all lists, which are equally long."""
-    counts, k = shown.up_to(k), min(k, shown.length)
-    return {
-        "novelty": novelty(counts, known.sessions[shown.items], known.n_sessions),
-        "popularity": popularity(counts, known.sessions[shown.items], int(known.sessions.sum())),
+        "novelty": novelty(counts, sessions, known.n_sessions),
+        "popularity": popularity(counts, sessions, int(known.sessions.sum())),
         "new": float(counts[known.is_new[shown.items]].sum() / counts.sum()),
         "own": float(shown.own[:k].sum() / counts.sum()),
     }
@@ -152,38 +132,7 @@ def popularity(counts: Ints, sessions: Ints, n_pairs: int) -> float:
     return float((counts * (sessions / max(n_pairs, 1))).sum() / counts.sum())
 
 
-def diversity(shown: Shown, k: int) -> float | None:
-    """Return the share of pairs within a list that differ in the attribute, from 0 to 1.
-
-    With vectors it is 1 minus the mean cosine of the pairs, from 0 to 2. Mean over lists; 0 for
-    lists of one item, None where neither was chosen. Items without an attribute differ from all
-    others, and those without a vector have the cosine 0 with all. Smyth and McClave 2001, Ziegler
-    et al. 2005; `IntraListDiversity` of RecTools with its Hamming distance of one feature, or with
-    cosine distances.
-    """
-    if shown.alike is None:
-        return None
-    k = min(k, shown.length)
-    n_pairs = shown.n_lists * k * (k - 1) // 2
-    return 1 - float(shown.alike[:k].sum()) / n_pairs if n_pairs else 0.0
-
-
-def repeats(shown: Shown, before: Shown, k: int) -> float:
-    """Return the share of places in lists whose item the lists of the window before show too.
-
-    Both are cut to their first k items. From 0 to 1; it counts places, so an item that is in every
-    list counts as often. (`Intersection` of RecTools compares two lists of one user instead.)
-    """
-    counts = shown.up_to(k)
-    had = before.items[before.up_to(k) > 0]
-    return float(counts[np.isin(shown.items, had)].sum() / counts.sum())
-
-
-def figure_names(cutoffs: Iterable[int], length: int, packaged: Iterable[str] = ()) -> list[str]:
-    """Return the names of all figures of lists of a length: coverage_at_10, ..., clicked_own.
-
-    Those of other packages (`evaluation.list_metrics`) are last.
-    """
+def figure_names(cutoffs: Iterable[int], length: int) -> list[str]:
+    """Return the names of all figures of lists of a length: coverage_at_10, ..., own_at_20."""
     ks = [k for k in sorted(set(cutoffs)) if k <= length]
-    ours, theirs = ([f"{n}_at_{k}" for n in names for k in ks] for names in (OF_LISTS, packaged))
-    return [*ours, *(f"clicked_{name}" for name in OF_CLICKS), *theirs]
+    return [f"{name}_at_{k}" for name in OF_LISTS for k in ks]

@@ -1,6 +1,5 @@
 """Metrics of other packages: their values, checked."""
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -8,7 +7,6 @@ from numpy.typing import NDArray
 
 from dayahead.core.errors import ConfigError, described
 from dayahead.core.plugins import load_plugin
-from dayahead.metrics.lists import Shown
 
 Function = Callable[[NDArray[np.int64], int], object]
 RTOL = 1e-9
@@ -31,7 +29,7 @@ def packaged_values(name: str, ranks: NDArray[np.int64], cutoff: int) -> NDArray
     if not len(ranks):
         return np.zeros(0)
     values = _called(name, function, ranks, cutoff)
-    # Means over segments and windows call it with other subsets of the targets.
+    # Means over groups and windows call it with other subsets of the targets.
     halves = [half for half in np.array_split(ranks, 2) if len(half)]
     again = np.concatenate([_called(name, function, half, cutoff) for half in halves])
     differing = np.flatnonzero(~np.isclose(again, values, rtol=RTOL, atol=0))
@@ -44,34 +42,6 @@ def packaged_values(name: str, ranks: NDArray[np.int64], cutoff: int) -> NDArray
             f"{float(values[first])!r} and then {float(again[first])!r} for rank {ranks[first]}",
         )
     return values
-
-
-def packaged_figure(name: str, shown: Shown, k: int, n_items: int) -> float:
-    """Return the metric of lists of an entry point, of the first k items of each list.
-
-    It is called with `items` (catalogue indices, [N]), `counts` (number of lists that show each,
-    [N], above 0) and `n_items` (that a list could show).
-
-    Raises:
-        ConfigError: it cannot be imported, it raises an error, or it does not return one finite
-            number, the same in each call.
-    """
-    function = load_plugin("list metric", name)
-    counts = shown.up_to(k)
-    is_shown = counts > 0
-    items, counts = shown.items[is_shown].astype(np.int64), counts[is_shown]
-    found: list[float] = []
-    for _ in range(2):
-        try:
-            with np.errstate(all="ignore"):
-                found.append(float(function(items.copy(), counts.copy(), n_items)))
-        except Exception as error:  # noqa: BLE001  # whatever the other package's function raises
-            what = f"a number, found an error ({described(error)})"
-            raise _error(name, k, what, "evaluation.list_metrics") from None
-    if not math.isfinite(found[0]) or not math.isclose(found[0], found[1], rel_tol=RTOL):
-        what = f"one finite number, the same in each call, found {found[0]} and then {found[1]}"
-        raise _error(name, k, what, "evaluation.list_metrics")
-    return found[0]
 
 
 def _called(
@@ -95,8 +65,8 @@ def _called(
     return values
 
 
-def _error(name: str, cutoff: int, what: str, setting: str = "evaluation.metrics") -> ConfigError:
+def _error(name: str, cutoff: int, what: str) -> ConfigError:
     return ConfigError(
-        f"{setting}: {name} at cutoff {cutoff}: expected {what}; correct the function in "
+        f"evaluation.metrics: {name} at cutoff {cutoff}: expected {what}; correct the function in "
         f"its package, or leave {name} out"
     )

@@ -181,20 +181,15 @@ def _compare_metric(name: str, ranks: Sequence[Sequence[Ranks]], n_a: int) -> Me
 def _compare_lists(
     runs: Sequence[Path], windows: Sequence[str], n_a: int
 ) -> tuple[FigureComparison, ...]:
-    """Compare the figures of lists.csv that all runs have; none where a run has no lists.
-
-    Windows without a value of a figure in some run are left out for it.
-    """
+    """Compare the figures of lists.csv that all runs have; none where a run has no lists."""
     tables = [_rows_of(folder, windows) for folder in runs]
     if not all(tables):
         return ()
     found = []
     for name in tables[0][0].figures:
-        if "_at_" in name and all(name in rows[0].figures for rows in tables):
+        if all(name in rows[0].figures for rows in tables):
             values = np.array([[row.figures[name] for row in rows] for rows in tables], np.float64)
-            values = values[:, ~np.isnan(values).any(axis=0)]  # [runs, windows]
-            if values.size:
-                found.append(FigureComparison.of(name, values, n_a))
+            found.append(FigureComparison.of(name, values, n_a))
     return tuple(found)
 
 

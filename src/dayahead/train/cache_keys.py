@@ -97,12 +97,9 @@ class CacheKeys:
 
     @cached_property
     def evaluation_settings(self) -> dict[str, Any]:
-        """Settings that evaluations depend on; metrics at any cutoff follow from cached ranks.
-
-        Segments are groups of the same targets.
-        """
+        """Settings that evaluations depend on; metrics at any cutoff follow from cached ranks."""
         settings = asdict(self.params.evaluation)
-        for without_effect in ("cutoffs", "list_metrics", "metrics", "segments"):
+        for without_effect in ("cutoffs", "metrics"):
             del settings[without_effect]
         return settings
 

@@ -71,7 +71,7 @@ def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], 
 
 def _check_features(statistics: Statistics, params: Params) -> None:
     kinds = {name: feature.kind for name, feature in statistics.features.items()}
-    check_feature_names(params, kinds, [*statistics.items.vectors] if statistics.items else [])
+    check_feature_names(params, kinds)
 
 
 def _between(kept: Sequence[Window], first: str | None, last: str | None) -> list[Window]:

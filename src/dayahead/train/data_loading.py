@@ -151,15 +151,6 @@ class Loader:
         """Return which items of each session are predicted."""
         return self.types.targets_in(sessions, self.params.evaluation.positions)
 
-    def session_sample(self, window: Window, rows: NDArray[np.int64], rank: Rank) -> Batches:
-        """Return one pass over some of the sessions that a window is evaluated on, by row."""
-        split, wanted = self.params.evaluation.split, pa.array(rows)
-        if split == "all":
-            table = self.folder.read(window, split, self._read).take(wanted)
-        else:
-            table = self.folder.take(window, split, wanted, self._read)
-        return self._sorted_batches(table, rank)
-
     def train_sample(self, window: Window, rank: Rank) -> tuple[NDArray[np.int64], Batches]:
         """Return the number of targets of sampled train sessions, and one pass over these."""
         n_sessions = self.folder.n_sessions(window, "train")

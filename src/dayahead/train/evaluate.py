@@ -123,7 +123,7 @@ class FoundRanks:
         self.found[:, part.indices] = rows.int()
         self.top_scores[:, part.indices] = highest[:, : self.top_k].T
         if self.best.lists is not None:
-            self.best.lists.add(items, part.targets, part.columns, part.n_known, part.indices >= 0)
+            self.best.lists.add(items, part.columns, part.n_known, part.indices >= 0)
 
     def joined(self) -> RankedTargets:
         """Return what all processes have found; a collective."""

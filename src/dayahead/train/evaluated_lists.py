@@ -2,89 +2,54 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import torch
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dayahead.config.metric_names import OF_LISTS
 from dayahead.config.params import EvaluationConfig
+from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.core.indices import union
 from dayahead.core.phases import in_phase
+from dayahead.core.ragged import row_of_each
 from dayahead.distributed.process import Process
-from dayahead.metrics.lists import (
-    Figures,
-    KnownItems,
-    Shown,
-    click_figures,
-    figure_names,
-    list_figures,
-    repeats,
-)
-from dayahead.metrics.packaged import packaged_figure
+from dayahead.metrics.lists import KnownItems, Shown, figure_names, list_figures
 from dayahead.outputs.lists import ListRow
-from dayahead.train.item_history import ItemHistory
-from dayahead.train.likeness import Cosine, Likeness, SameValue
-from dayahead.train.list_counts import WindowLists
+from dayahead.train.list_counts import ListCounts
 from dayahead.windows.folder import Window, WindowFolder
-from dayahead.windows.metadata import has_vector
 
 
 @dataclass(frozen=True)
 class EvaluatedLists:
     """What the lists of a window show; the figures at any cutoff follow from it."""
 
-    shown: Shown
+    n_lists: int
     n_items: int
     """Items that a list could show."""
-    by_length: Mapping[str, Sequence[float | None]]
+    by_length: Mapping[str, Sequence[float]]
     """Metrics of the first 1, 2, ... items of each list, by name."""
-    clicked: Figures
-    """Metrics of what users click."""
 
     @classmethod
-    def of(
-        cls, shown: Shown, clicked: Shown, known: KnownItems, candidates: NDArray[np.int32]
-    ) -> "EvaluatedLists":
+    def of(cls, shown: Shown, known: KnownItems, candidates: NDArray[np.int32]) -> "EvaluatedLists":
         """Compute the figures; there is at least one list, with at least one item."""
         n_items = len(union(candidates, shown.items))
-        clicks = click_figures(clicked, known)
         every = [list_figures(shown, k, known, n_items) for k in range(1, shown.length + 1)]
-        for figures in every:
-            own, of_clicks = figures["popularity"], clicks["popularity"]
-            figures["popularity_ratio"] = own / of_clicks if own is not None and of_clicks else None
-        by_length = {name: [each[name] for each in every] for name in every[0]}
-        return cls(shown, n_items, by_length, clicks)
-
-    def row(self, window: str, names: Sequence[str], before: "EvaluatedLists | None") -> ListRow:
-        """Return its row of lists.csv; `before` is the window evaluated before it."""
-        figures = {f"clicked_{name}": value for name, value in self.clicked.items()}
-        for name in names:
-            metric, _, k = name.partition("_at_")
-            if metric == "repeats":
-                value = None if before is None else repeats(self.shown, before.shown, int(k))
-                figures[name] = value
-            elif metric in OF_LISTS:
-                figures[name] = self.by_length[metric][min(int(k), self.shown.length) - 1]
-            elif k:
-                figures[name] = packaged_figure(metric, self.shown, int(k), self.n_items)
-        return ListRow(
-            window, self.shown.n_lists, self.n_items, {name: figures[name] for name in names}
+        return cls(
+            shown.n_lists, n_items, {name: [each[name] for each in every] for name in every[0]}
         )
 
-    def as_json(self) -> dict[str, Any]:
-        """Return all but what is shown, which has a table of its own."""
-        return {"n_items": self.n_items, "by_length": self.by_length, "clicked": self.clicked}
+    def row(self, window: str, names: Sequence[str]) -> ListRow:
+        """Return its row of lists.csv."""
+        figures = {}
+        for name in names:
+            metric, _, k = name.partition("_at_")
+            values = self.by_length[metric]
+            figures[name] = values[min(int(k), len(values)) - 1]
+        return ListRow(window, self.n_lists, self.n_items, figures)
 
 
 class ListEvaluation:
-    """Counts the lists of the windows of a run, as evaluation.lists says; `first` is its first one.
-
-    Raises:
-        ConfigError: evaluation.diversity_by is neither a categorical feature of the windows nor a
-            vector of their items.
-    """
+    """Counts the lists of the windows of a run, the first of which is `first`."""
 
     def __init__(
         self, folder: WindowFolder, config: EvaluationConfig, first: Window, process: Process
@@ -92,36 +57,40 @@ class ListEvaluation:
         self.length = config.lists
         self.folder = folder
         self.process = process
-        self.by = config.diversity_by if config.lists else None
-        column = None
-        if self.by is not None and not has_vector(folder.statistics, self.by):
-            column = folder.categorical_column(self.by, "evaluation.diversity_by")
-        self.history = ItemHistory(folder, first, column)
+        self.n_windows = first.position
+        """Position after the newest window whose train sessions were counted."""
+        size = N_RESERVED + len(folder.vocabulary(ITEM_ID))
+        self.n_sessions = 0
+        self.sessions = np.zeros(size, np.int64)
+        self.is_new = np.ones(size, bool)
 
     @in_phase("lists")
-    def start(self, fitted: Window, n_candidates: int) -> WindowLists | None:
+    def start(self, fitted: Window, n_candidates: int) -> ListCounts | None:
         """Return counts of the lists after the fit of a window; None where there are no lists."""
         length = min(self.length, n_candidates)
         if not length:
             return None
-        self.history.advance(fitted)
-        return WindowLists(length, self._likeness(fitted), self.process)
+        for window in self.folder.windows[self.n_windows : fitted.position + 1]:
+            self._add(window)
+        self.n_windows = max(self.n_windows, fitted.position + 1)
+        return ListCounts(length, self.process)
 
-    def _likeness(self, fitted: Window) -> Likeness | None:
-        """Return how alike items are by evaluation.diversity_by, as known after a window's fit."""
-        device, attribute = self.process.device, self.history.attribute
-        if attribute is not None:
-            return SameValue(attribute.to(device))
-        if self.by is None:
-            return None
-        table = self.folder.items_at(fitted)
-        assert table is not None
-        vectors = table.vectors(self.by, len(self.history.sessions))
-        return Cosine(torch.from_numpy(vectors).to(device))
+    def _add(self, window: Window) -> None:
+        """Count the train sessions of a window that have each item."""
+        size = len(self.sessions)
+        self.is_new = self.sessions == 0
+        for batch in self.folder.batches(window, "train", [ITEM_ID]):
+            items = pc.list_flatten(batch[ITEM_ID]).to_numpy().astype(np.int64)
+            rows = row_of_each(pc.list_value_length(batch[ITEM_ID]).to_numpy())
+            self.n_sessions += len(batch)
+            keys = np.sort(rows * size + items)  # np.unique hashes, which takes 70 times as long
+            is_first = np.diff(keys, prepend=-1) > 0
+            self.sessions += np.bincount(keys[is_first] % size, minlength=size)
+        self.sessions[:N_RESERVED] = 0
 
     @in_phase("lists")
     def finish(
-        self, lists: WindowLists | None, candidates: NDArray[np.int32]
+        self, lists: ListCounts | None, candidates: NDArray[np.int32]
     ) -> EvaluatedLists | None:
         """Sum up the lists of all processes; a collective. `candidates` are those at the end.
 
@@ -129,12 +98,10 @@ class ListEvaluation:
         """
         if lists is None or lists.length == 0:
             return None
-        shown, clicked = lists.shown.joined(), lists.clicked.joined()
-        return EvaluatedLists.of(shown, clicked, self.history.known, candidates)
+        known = KnownItems(self.n_sessions, self.sessions, self.is_new)
+        return EvaluatedLists.of(lists.joined(), known, candidates)
 
 
 def names_of(config: EvaluationConfig) -> list[str]:
     """Return the names of the figures in lists.csv; none where evaluation.lists is 0."""
-    if not config.lists:
-        return []
-    return figure_names(config.cutoffs, config.lists, config.list_metrics)
+    return figure_names(config.cutoffs, config.lists) if config.lists else []

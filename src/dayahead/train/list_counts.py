@@ -13,71 +13,9 @@ from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED
 from dayahead.core.phases import in_phase
 from dayahead.distributed.process import Process
 from dayahead.metrics.lists import Shown
-from dayahead.train.likeness import Likeness
 
 WAITING: Final = 2**22
 """Places of lists that wait to be counted: 32 MiB."""
-
-
-class WindowLists:
-    """The lists of a window, and beside them what users click: as lists of one item each.
-
-    Args:
-        length: items of each list.
-        likeness: as for `ListCounts`.
-        process: this process.
-    """
-
-    def __init__(self, length: int, likeness: Likeness | None, process: Process) -> None:
-        self.length = length
-        self.shown = ListCounts(length, likeness, process)
-        self.clicked = ListCounts(1, None, process)
-
-    def shorten(self, length: int) -> None:
-        """Let lists have at most `length` items, as there are no more candidates at some time.
-
-        Call it before the first `add`.
-        """
-        if length < self.length:
-            self.length = length
-            self.shown = ListCounts(length, self.shown.likeness, self.shown.process)
-
-    @in_phase("lists")
-    def add(
-        self,
-        items: Int[Tensor, "Q K"],
-        targets: Int[Tensor, " Q"],
-        columns: Mapping[str, Tensor],
-        n_known: Int[Tensor, " Q"],
-        is_real: Bool[Tensor, " Q"],
-    ) -> None:
-        """Count the lists of some targets, best item first; not those of idle processes."""
-        if self.length == 0:
-            return
-        known = {name: columns[name][is_real] for name in (ITEM_ID, IS_PAST) if name in columns}
-        for counts, lists in (
-            (self.shown, items[:, : self.length]),
-            (self.clicked, targets[:, None]),
-        ):
-            counts.add(lists[is_real], known, n_known[is_real])
-
-
-@dataclass(frozen=True)
-class Best:
-    """What is wanted of the candidates that score highest for each target."""
-
-    n_kept: int = 0
-    """Number of them to return."""
-    lists: WindowLists | None = None
-    """Counts of the lists that they make, if wanted."""
-
-    @property
-    def n_ranked(self) -> int:
-        """Number of them to find."""
-        return max(self.n_kept, 0 if self.lists is None else self.lists.length)
-
-
-NO_BEST: Final = Best()
 
 
 class ListCounts:
@@ -85,38 +23,52 @@ class ListCounts:
 
     Args:
         length: items of each list.
-        likeness: how alike two items are, if wanted; its tensors are on this process's device.
         process: this process.
     """
 
-    def __init__(self, length: int, likeness: Likeness | None, process: Process) -> None:
+    def __init__(self, length: int, process: Process) -> None:
         self.length = length
         self.process = process
-        self.likeness = likeness
         self.n_lists = 0
         self.own = torch.zeros(length, dtype=torch.int64, device=process.device)
-        self.alike = torch.zeros_like(self.own)
         self._codes, self._counts = (torch.zeros(0, dtype=torch.int64) for _ in range(2))
         self._waiting: list[Tensor] = []
         """Places that are not counted yet, each as item * length + position."""
 
+    def shorten(self, length: int) -> None:
+        """Let lists have at most `length` items, as there are no more candidates at some time.
+
+        Call it before the first `add`.
+        """
+        self.length = min(self.length, length)
+        self.own = self.own[: self.length]
+
+    @in_phase("lists")
     def add(
-        self, items: Int[Tensor, "Q K"], columns: Mapping[str, Tensor], n_known: Int[Tensor, " Q"]
+        self,
+        items: Int[Tensor, "Q K"],
+        columns: Mapping[str, Tensor],
+        n_known: Int[Tensor, " Q"],
+        is_real: Bool[Tensor, " Q"],
     ) -> None:
-        """Count lists, best item first, of sessions of which `n_known` events each are known."""
+        """Count lists, best item first, of sessions of which `n_known` events each are known.
+
+        Those of idle processes are not real.
+        """
+        if self.length == 0:
+            return
+        items, n_known = items[is_real, : self.length], n_known[is_real]
         self.n_lists += len(items)
         self._waiting.append((items * self.length + torch.arange(self.length).to(items)).flatten())
         if sum(map(len, self._waiting)) > WAITING:
             self._count()
-        events = columns[ITEM_ID]
+        events = columns[ITEM_ID][is_real]
         steps = torch.arange(events.shape[1], device=events.device)
         is_own = (steps < n_known[:, None]) & (events >= N_RESERVED)
         if IS_PAST in columns:
-            is_own &= columns[IS_PAST] != 1
+            is_own &= columns[IS_PAST][is_real] != 1
         own = events.where(is_own, 0)
         self.own += (items[:, :, None] == own[:, None, :]).any(2).sum(0)
-        if self.likeness is not None:
-            self.alike += self.likeness.sums(items)
 
     def _count(self) -> None:
         """Add the waiting places to the counts."""
@@ -130,17 +82,29 @@ class ListCounts:
     def joined(self) -> Shown:
         """Return the sums over all processes; a collective."""
         self._count()
-        parts = (self._codes, self._counts, self.own, self.alike)
+        parts = (self._codes, self._counts, self.own)
         found = self.process.all_gather((self.n_lists, *(each.cpu().numpy() for each in parts)))
-        n_lists, codes, counts, own, alike = zip(*found, strict=True)
+        n_lists, codes, counts, own = zip(*found, strict=True)
         item, position = np.divmod(np.concatenate(codes), self.length)
         items, row = np.unique(item, return_inverse=True)
         table = np.zeros((len(items), self.length), np.int64)
         np.add.at(table, (row, position), np.concatenate(counts))
-        return Shown(
-            n_lists=sum(n_lists),
-            items=items,
-            counts=table,
-            own=np.sum(own, axis=0),
-            alike=None if self.likeness is None else np.sum(alike, axis=0) / self.likeness.unit,
-        )
+        return Shown(n_lists=sum(n_lists), items=items, counts=table, own=np.sum(own, axis=0))
+
+
+@dataclass(frozen=True)
+class Best:
+    """What is wanted of the candidates that score highest for each target."""
+
+    n_kept: int = 0
+    """Number of them to return."""
+    lists: ListCounts | None = None
+    """Counts of the lists that they make, if wanted."""
+
+    @property
+    def n_ranked(self) -> int:
+        """Number of them to find."""
+        return max(self.n_kept, 0 if self.lists is None else self.lists.length)
+
+
+NO_BEST: Final = Best()

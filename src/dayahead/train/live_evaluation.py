@@ -4,7 +4,7 @@ A target is asked for right after the last click of its prefix, as a service is,
 counted the clicks before the last tick up to then (prequential: Gama et al. 2013).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,16 +88,16 @@ class Request:
 
 def evaluate_live(
     model: Model,
-    requests: Sequence[Request],
+    request: Request,
     offered: Callable[[int], Offered],
     process: Process,
     batch_size: int,
-) -> list[RankedTargets]:
-    """Rank the targets of each request while the model counts the window that it follows.
+) -> RankedTargets:
+    """Rank the targets of a request while the model counts the window that it follows.
 
     Args:
         model: with a tick; it follows the window.
-        requests: what is asked of the same window.
+        request: what is asked of the window.
         offered: from a tick to what sessions may get at it; counting adds some.
         process: this process.
         batch_size: prefixes scored at once over all processes together.
@@ -105,13 +105,12 @@ def evaluate_live(
     Raises:
         ScoreError: a score is not finite.
     """
-    ticks = np.unique(np.concatenate([each.ticks for each in requests])).tolist()
+    ticks = np.unique(request.ticks).tolist()
     # Counting adds candidates, so that at no tick there are fewer than before it.
     n_fewest = min((len(offered(tick)) for tick in ticks), default=0)
-    found = [FoundRanks(len(each.rows), each.best, n_fewest, process) for each in requests]
-    for each in requests:
-        if each.best.lists is not None:
-            each.best.lists.shorten(n_fewest)
+    found = FoundRanks(len(request.rows), request.best, n_fewest, process)
+    if request.best.lists is not None:
+        request.best.lists.shorten(n_fewest)
     own_batch = max(1, batch_size // process.rank.world_size)
     for tick in steps(ticks):
         model.advance(tick)
@@ -119,8 +118,7 @@ def evaluate_live(
         wanted = torch.from_numpy(now.candidates).long().to(process.device)
         scorer = session_scorer(model, wanted, now)
         size = min(own_batch, max(1, SCORES_AT_ONCE // max(1, len(wanted))))
-        for request, ranks in zip(requests, found, strict=True):
-            ranks_of = ShardedRanking(model.shard, wanted, request.best.n_ranked)
-            for prefixes in request.prefixes_at(tick, process.rank, size):
-                ranks.add(prefixes.to(process.device), scorer, ranks_of)
-    return [each.joined() for each in found]
+        ranks_of = ShardedRanking(model.shard, wanted, request.best.n_ranked)
+        for prefixes in request.prefixes_at(tick, process.rank, size):
+            found.add(prefixes.to(process.device), scorer, ranks_of)
+    return found.joined()

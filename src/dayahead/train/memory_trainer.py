@@ -21,7 +21,6 @@ from dayahead.model.memory_recommender import MemoryRecommender
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.tasks import is_before
 from dayahead.train.batches import LoadedBatches
-from dayahead.train.loss_curve import Curve
 from dayahead.train.optimizer import set_learning_rate
 from dayahead.train.streaming import Batches, CountedBatches
 from dayahead.train.trainers import GradientTrainer, OnStep
@@ -60,11 +59,6 @@ class MemoryTrainer:
             config = replace(config, steps_per_window=limits.network_steps)
         self.early_config = early
         self.network = GradientTrainer(network, config, process)
-
-    @property
-    def curve(self) -> Curve:
-        """Loss of the network within the last fit."""
-        return self.network.curve
 
     def grow(self, sizes: dict[str, int]) -> None:
         """Make room for the first `sizes[column]` values of each vocabulary."""

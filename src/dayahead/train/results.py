@@ -18,9 +18,7 @@ from dayahead.distributed.process import Rank
 from dayahead.metrics.lists import Figures
 from dayahead.metrics.metrics import window_metrics
 from dayahead.model.next_item import NextItemModel
-from dayahead.outputs.examples import EXAMPLES, Example, write_examples
-from dayahead.outputs.lists import SHOWN, add_lists, read_shown, start_lists, write_shown
-from dayahead.outputs.losses import LOSSES, add_losses
+from dayahead.outputs.lists import add_lists, start_lists
 from dayahead.outputs.tables import (
     WindowRanks,
     WindowResult,
@@ -32,7 +30,6 @@ from dayahead.outputs.tables import (
 from dayahead.train.batches import Sessions
 from dayahead.train.evaluate import RankedTargets
 from dayahead.train.evaluated_lists import EvaluatedLists
-from dayahead.train.loss_curve import Curve
 
 WINDOWS = "windows.csv"
 TIMING = "timing.csv"
@@ -50,10 +47,6 @@ LISTS = {
         "weights, which sum to 1. Position 0 is the session's first item, those of its past are "
         "below 0, and the last target's own holds a mask where the task puts one there.\n"
     ),
-    SHOWN: (
-        "<window>.parquet, where evaluation.lists is above 0: item (catalogue index), position (1 "
-        "is best) and the number of lists that show it there. No row: no list does.\n"
-    ),
     "profile": (
         "Where profile.window names a window: phases.csv (where the time of its fit and evaluation "
         "goes), and for each loop over steps a trace (open it at https://ui.perfetto.dev) and "
@@ -61,7 +54,7 @@ LISTS = {
     ),
 }
 """Folders that always exist, because DVC expects them, and the text of their README.txt."""
-TABLES = ("ranks", "predictions", "attention", SHOWN)
+TABLES = ("ranks", "predictions", "attention")
 """Folders of the tables that an evaluation writes, one file per window."""
 _SUMMARY = "evaluated.json"
 
@@ -92,9 +85,6 @@ class EvaluatedWindow:
     timing: Timing
     predictions: pa.Table | None = None
     attention: pa.Table | None = None
-    curve: Curve = ()
-    """Loss curve of the fit on the window before."""
-    examples: Sequence[Example] = ()
     lists: EvaluatedLists | None = None
     """What the lists of evaluation.lists show, if there are any."""
 
@@ -106,17 +96,13 @@ class EvaluatedWindow:
             "train_ranks": self.train_ranks.tolist(),
             "train_loss": self.train_loss,
             "timing": asdict(self.timing),
-            "curve": list(self.curve),
-            "examples": [asdict(example) for example in self.examples],
-            "lists": None if self.lists is None else self.lists.as_json(),
+            "lists": None if self.lists is None else asdict(self.lists),
         }
         write_json(folder / _SUMMARY, summary)
 
     def write_lists(self, results: Path) -> None:
-        """Write ranks, what lists show, predictions and attention, each whole."""
+        """Write ranks, predictions and attention, each whole."""
         write_ranks(results, self.window, self.ranks)
-        if self.lists is not None:
-            write_shown(results, self.window, self.lists.shown)
         for name, table in (("predictions", self.predictions), ("attention", self.attention)):
             if table is not None:
                 write_parquet(results / name / f"{self.window}.parquet", table)
@@ -138,9 +124,7 @@ class EvaluatedWindow:
             train_ranks=np.array(summary["train_ranks"], np.int32),
             train_loss=None if loss is None else float(loss),
             timing=TypeAdapter(Timing).validate_python(summary["timing"]),
-            curve=tuple((step, loss) for step, loss in summary["curve"]),
-            examples=[Example(**example) for example in summary["examples"]],
-            lists=None if lists is None else EvaluatedLists(read_shown(folder, window), **lists),
+            lists=None if lists is None else EvaluatedLists(**lists),
         )
 
     def result(self, cutoffs: Sequence[int], packaged: Sequence[str] = ()) -> WindowResult:
@@ -163,13 +147,12 @@ class ResultsFolder:
     rows: list[WindowResult] = field(default_factory=list)
     figures: Figures = field(default_factory=dict)
     """Figures of the lists of the window added last; empty where there are none."""
-    _before: EvaluatedLists | None = None
 
     def clear(self) -> None:
         """Remove what an earlier run left, and describe what the folders will hold."""
         for name in ("ranks", "baselines", *LISTS):
             shutil.rmtree(self.folder / name, ignore_errors=True)
-        for name in (WINDOWS, TIMING, EVIDENCE, LOSSES, EXAMPLES):
+        for name in (WINDOWS, TIMING, EVIDENCE):
             (self.folder / name).unlink(missing_ok=True)
         for name, text in LISTS.items():
             write_text(self.folder / name / "README.txt", text)
@@ -183,14 +166,11 @@ class ResultsFolder:
         timing = asdict(evaluated.timing)
         rows = [list(timing.values())] if n_before else [list(timing), list(timing.values())]
         write_csv(self.folder / TIMING, rows, is_longer=n_before > 0)
-        add_losses(self.folder, evaluated.window, evaluated.curve, is_first=n_before == 0)
-        write_examples(self.folder, evaluated.window, evaluated.examples)
         self.figures = {}
         if evaluated.lists is not None:
-            row = evaluated.lists.row(evaluated.window, self.list_names, self._before)
+            row = evaluated.lists.row(evaluated.window, self.list_names)
             self.figures = row.figures
             add_lists(self.folder, row)
-        self._before = evaluated.lists
         return self.rows[-1]
 
 

@@ -38,7 +38,6 @@ from dayahead.model.checkpoint import (
 from dayahead.model.model import Model
 from dayahead.model.stored_items import StoredItems
 from dayahead.model.tensor_files import AnyTensor, StoredTensor, send_rows
-from dayahead.outputs.examples import N_EXAMPLES, N_RECOMMENDED, Example
 from dayahead.outputs.tables import write_evidence
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.data_loading import Loader
@@ -46,7 +45,6 @@ from dayahead.train.evaluate import Offered, RankedTargets, evaluate
 from dayahead.train.evaluated_lists import ListEvaluation
 from dayahead.train.list_counts import Best
 from dayahead.train.live_evaluation import Request, evaluate_live
-from dayahead.train.loss_curve import Curve
 from dayahead.train.results import (
     EVIDENCE,
     EvaluatedWindow,
@@ -79,8 +77,6 @@ class Fit:
     seconds: Annotated[float, Field(gt=0)]
     state_bytes: NonNegativeInt = 0
     """Bytes of the state that the next fit starts from; set once the state is taken."""
-    curve: Curve = ()
-    """Loss curve of the fit; with `memory`, that of its network."""
 
 
 class Run:
@@ -159,7 +155,7 @@ class Run:
             loss = self.trainer.fit(window.name, epochs, bar.update)
         self._know_items(window)
         seconds = time.perf_counter() - start
-        return Fit(window, loss, n_sessions, seconds, curve=self.trainer.curve)
+        return Fit(window, loss, n_sessions, seconds)
 
     def _know_items(self, window: Window) -> None:
         """Let the model read what the items table says after a window."""
@@ -229,9 +225,8 @@ class Run:
             sessions = self.loader.evaluation_sessions(window)
             targets = self.loader.targets_of(sessions)
         n_targets = targets.counts
-        examples = _example_rows(n_targets)
         if self.model.tick:
-            ranked, shown = self._evaluate_live(window, n_targets, examples, best)
+            ranked = self._evaluate_live(window, n_targets, best)
         else:
             with phase("data"):
                 batches = self.loader.evaluation_batches(window, self.process.rank)
@@ -248,8 +243,6 @@ class Run:
         )
         if self.model.tick:
             offered = self._offered_at(self.folder.ends[window.name])
-        else:
-            shown = self._evaluate_examples(window, examples)
         raw = self.folder.vocabulary(ITEM_ID)[VALUE]
         predictions = prediction_table(ranks, ranked, raw) if config.predictions else None
         return EvaluatedWindow(
@@ -260,35 +253,20 @@ class Run:
             timing=timing,
             predictions=predictions,
             attention=self._attention(window, sessions[SESSION_ID]),
-            curve=fit.curve,
-            examples=[
-                Example(*each)
-                for each in zip(examples.tolist(), shown.top_items.tolist(), strict=True)
-            ],
             lists=self.lists.finish(best.lists, offered.candidates),
         )
 
     def _evaluate_live(
-        self,
-        window: Window,
-        n_targets: NDArray[np.int64],
-        examples: NDArray[np.int64],
-        best: Best,
-    ) -> tuple[RankedTargets, RankedTargets]:
-        """Rank the targets of a window while the model counts it, and those of the examples."""
+        self, window: Window, n_targets: NDArray[np.int64], best: Best
+    ) -> RankedTargets:
+        """Rank the targets of a window while the model counts it."""
         with phase("data"):
             train = self.loader.train_sessions(window)
             sessions = self.loader.evaluated_sessions(window)
         self.trainer.follow(window.name, self.catalogue.sizes_at(window), train)
-        when = self.model.tick, self.folder.ends[window.name]
-        is_example = np.isin(np.arange(len(sessions)), examples).astype(np.int64)
-        requests = [
-            Request.of(sessions, n_targets, *when, best),
-            Request.of(sessions, is_example, *when, Best(N_RECOMMENDED)),
-        ]
-        size = self.params.evaluation.batch_size
-        found, shown = evaluate_live(self.model, requests, self._offered_at, self.process, size)
-        return found, shown
+        end, size = self.folder.ends[window.name], self.params.evaluation.batch_size
+        request = Request.of(sessions, n_targets, self.model.tick, end, best)
+        return evaluate_live(self.model, request, self._offered_at, self.process, size)
 
     def _offered_at(self, time: int) -> Offered:
         """Return what sessions may get at a time, microseconds since 1970.
@@ -299,14 +277,6 @@ class Run:
         if self.model.tick:
             found = union(found, self.model.counted_items)
         return Offered.at(time, found, self.items_table)
-
-    @in_phase("examples")
-    def _evaluate_examples(self, window: Window, rows: NDArray[np.int64]) -> RankedTargets:
-        """Return recommendations for some sessions."""
-        batches = self.loader.session_sample(window, rows, self.process.rank)
-        n_targets = np.ones(len(rows), np.int64)
-        best, offered = Best(N_RECOMMENDED), self._offered_at(window.start_time)
-        return evaluate(self.model, batches, n_targets, offered, self.process, best)
 
     def _attention(self, window: Window, ids: pa.ChunkedArray) -> pa.Table | None:
         """Return attention weights of a window's chosen sessions, on the main process.
@@ -363,11 +333,3 @@ class Run:
         items = StoredItems.of(self.items_table, self.folder, self.model.vectors)
         stored = StoredModel(config, self.model, self.candidates, popularity, vocabularies, items)
         save_model(self.study.models, stored, weights)
-
-
-def _example_rows(n_targets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a few rows with a target, evenly spaced; none where there is none."""
-    [rows] = n_targets.nonzero()
-    n_rows = min(len(rows), N_EXAMPLES)
-    chosen = np.linspace(0, max(0, len(rows) - 1), n_rows).astype(np.int64)
-    return np.asarray(np.unique(rows[chosen]))

@@ -139,7 +139,7 @@ def _live_ranks(
     request = Request.of(delayed(sessions), n_targets, model.tick, end)
     try:
         model.follow(sizes, train_sessions(), end, to_fit=False)
-        [ranked] = evaluate_live(model, [request], offered, ALONE, BATCH_SIZE)
+        ranked = evaluate_live(model, request, offered, ALONE, BATCH_SIZE)
     finally:
         model.rewind()
     return ranked

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -24,7 +23,6 @@ from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import check_triton
 from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.train.batches import Batch, LoadedBatches
-from dayahead.train.loss_curve import Curve, loss_curve
 from dayahead.train.optimizer import build_optimizer, replace_grown, set_learning_rate
 from dayahead.train.streaming import Batches
 
@@ -45,8 +43,6 @@ class CountingTrainer:
     """End of each window, microseconds since 1970."""
     rank = Rank(index=0, world_size=1)
     """All rows: with a world size of 1, `fit` takes the whole of each global batch."""
-    curve: ClassVar[Curve] = ()
-    """Empty: counting has no gradient steps."""
 
     def grow(self, sizes: dict[str, int]) -> None:
         """Make room for the first `sizes[column]` values of each vocabulary."""
@@ -101,8 +97,6 @@ class GradientTrainer:
         """Whether a fit starts from the optimizer state of the fit before."""
         self.wrapped: nn.Module = self.model
         """The model, in DDP where there are several processes."""
-        self.curve: Curve = ()
-        """Loss curve of the last fit."""
         self.is_updated = False
         """Whether the weights differ from the initial ones."""
 
@@ -156,17 +150,14 @@ class GradientTrainer:
         self.model.train()
         n_steps = self.n_steps(epochs)
         totals = torch.zeros(2, dtype=torch.float64)
-        sums = torch.zeros(n_steps, 2, dtype=torch.float64)
         batches = islice(chain.from_iterable(epochs), n_steps)
         self.model.set_sparse_gradients(are_sparse=self._updates_few_rows)
         for step, batch in enumerate(steps(batches)):
             set_learning_rate(self.optimizer, self.config, step, n_steps)
-            sums[step] = self._step(batch, window, step)
-            totals += sums[step]
+            totals += self._step(batch, window, step)
             on_step(batch.n_global)
         with phase("optimizer"):
             self.optimizer.refresh()
-        self.curve = loss_curve(sums)
         return float(totals[0] / totals[1]) if totals[1] > 0 else None
 
     @property

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dayahead.aggregate.charts import curves, fit_curves
+from dayahead.aggregate.charts import curves
 
 DAYS = [f"2017-10-0{day}" for day in range(2, 7)]
 VALUES = [1.0, 2.0, 1.0, 1.0, 2.0]
@@ -60,17 +60,6 @@ def test_long_names_leave_room_for_the_chart():
     svg = curves("x", DAYS, {"y": VALUES}, beside=names)  # matplotlib warns where it has none
     assert svg.count("/end</text>") == 4
     assert ">0/" not in svg
-
-
-def test_the_legend_of_five_fits_is_not_cut():
-    curve = [(1, 3.0), (2, 2.0)]
-    for window in ("2026-01-{:02}", "2026-01-01T{:02}00"):
-        svg = fit_curves("steps", {window.format(number): curve for number in range(1, 6)})
-        width = float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1])
-        texts = re.findall(r'x="([-\d.]+)" y="[^"]*" transform="[^"]*">(2026[^<]+)<', svg)
-        assert len(texts) == 5
-        for x, text in texts:
-            assert 0 <= float(x) <= width - 5 * len(text)
 
 
 def test_a_missing_value_leaves_a_gap_in_the_line():

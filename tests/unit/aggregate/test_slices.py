@@ -29,7 +29,6 @@ def test_groups_by_hand():
     targets = Targets(
         n_before=np.array([1, 1, 4, 10]),
         age=np.array([-3.0, 0.5, 80, 80]),
-        since_fit=np.array([0.1, 0.3, 13, 30]),
         popularity=np.array([ABSENT, ABSENT, 10, 11]),
     )
     own, other = np.array([0.0, 1, 0.5, 0.25]), np.array([0.0, 0.5, 0.5, 0.75])
@@ -48,12 +47,6 @@ def test_groups_by_hand():
             ("new: first seen in the window", 1, 0, 0),
             ("under 1 hour", 1, 1, 0.5),
             ("3 to 7 days", 2, 0.375, 0.625),
-        ],
-        [
-            ("under 15 minutes", 1, 0, 0),
-            ("15 to 60 minutes", 1, 1, 0.5),
-            ("12 to 24 hours", 1, 0.5, 0.5),
-            ("1 day or more", 1, 0.25, 0.75),
         ],
         [
             ("the 10 most popular", 1, 0.5, 0.5),
@@ -108,7 +101,6 @@ def test_groups_are_parts_of_the_whole(seed, n):
     targets = Targets(
         n_before=random.integers(1, 20, n),
         age=random.normal(30, 100, n),
-        since_fit=random.exponential(9, n),
         popularity=np.where(random.random(n) < 0.3, ABSENT, random.integers(1, 5000, n)),
     )
     own, other = random.random(n), random.random(n)

@@ -12,10 +12,8 @@ import pytest
 from dayahead.aggregate.stage import aggregate
 from dayahead.config.metric_names import BUILT_IN
 from dayahead.core.errors import DataError, WindowError
-from dayahead.outputs.losses import add_losses
 from dayahead.outputs.ranks_by_window import write_baseline_ranks
 from dayahead.outputs.tables import (
-    baseline_path,
     window_result,
     write_evidence,
     write_ranks,
@@ -252,78 +250,6 @@ def test_the_report_shows_what_a_head_has_learned(folders, page):
     assert "pair.2 +0.250 pair.1 -0.125 pair.0 +0.000" in folded
 
 
-@pytest.mark.parametrize("has_curves", [pytest.param(True, marks=pytest.mark.slow), False])
-def test_what_is_said_of_the_loss_within_fits_stands_below_its_chart_alone(folders, has_curves):
-    if not has_curves:  # as of memory without a network, or end to end
-        add_losses(folders.results, "2019-10-02", [], is_first=True)
-    run(folders, SETTINGS | {"model.architecture": "memory"})
-    text = text_of(page_of(folders.results))
-    assert ("Loss within a fit, by its steps" in text) == has_curves
-    assert ("the loss within a fit that of the network" in text) == has_curves
-    assert ("The learning rate restarts with each window" in text) == has_curves
-
-
-@pytest.mark.parametrize(
-    ("changed", "rows"),
-    [
-        ("2019-10-07", lambda rows: rows[:-1]),
-        ("2019-10-02", lambda rows: rows[1:]),
-        ("2019-10-04", lambda rows: [*rows[:2], result_of("2019-10-04", [1, 2, 3, 4]), *rows[3:]]),
-    ],
-    ids=["fewer", "later", "other candidates"],
-)
-def test_a_baseline_of_another_run_is_rejected(folders, changed, rows):
-    write_windows(baseline_path(folders.results, "popularity"), rows(own_rows()))
-    with pytest.raises(
-        DataError, match=rf"popularity\.csv: .*others from window {changed} on; run"
-    ):
-        run(folders)
-
-
-SHORT_WINDOWS = {
-    "hour": (
-        ("2019-10-01T12", "2019-10-01T13", "2019-10-01T14", "2019-10-01T15"),
-        1,
-        ("Average over hours", "13h"),
-    ),
-    "minute": (
-        ("2019-10-01T1352", "2019-10-01T1356", "2019-10-01T1400", "2019-10-01T1404"),
-        4,
-        ("Average over windows of 4 minutes", "Trained window by window;", "13:56"),
-    ),
-}
-"""Names of windows, of which the first and the last are not evaluated, their length, the words."""
-
-
-@pytest.mark.parametrize("unit", SHORT_WINDOWS)
-def test_the_report_of_a_few_short_windows_without_training_loss(tmp_path, unit):
-    (before, *names, after), length, words = SHORT_WINDOWS[unit]
-    ranks = {name: [1, 2] for name in names}
-    ends = (before, after)
-    folders = write_run_folders(tmp_path, ranks, ends, unit=unit, length=length, sessions=TWO)
-    summary = run(folders).summary
-    report = (folders.results / "report.html").read_text()
-    assert set(summary.ci95.values()) == {None}
-    assert 'id="training"' not in report
-    for each in words:
-        assert each in report
-    table = (folders.results / "eval_train_results_dates.csv").read_text()
-    assert [line.split(",")[0] for line in table.splitlines()] == ["date", *names]
-
-
-def test_a_changed_metric_is_rejected(folders):
-    path = folders.results / "windows.csv"
-    path.write_text(path.read_text().replace("2019-10-04,4,0.25,0.75", "2019-10-04,4,0.25,0.5"))
-    with pytest.raises(DataError, match=r"window 2019-10-04: recall_at_10 is 0\.5, .* 0\.75"):
-        run(folders)
-
-
-def test_changed_ranks_are_rejected(folders):
-    write_ranks(folders.results, "2019-10-05", window_ranks([1, 1, 1]))
-    with pytest.raises(DataError, match=r"window 2019-10-05: n_sessions is 4, .* give 3"):
-        run(folders)
-
-
 def test_a_window_without_ranks_is_rejected(folders):
     (folders.results / "ranks" / "2019-10-05.parquet").unlink()
     with pytest.raises(DataError, match="only one of them: 2019-10-05"):
@@ -332,7 +258,7 @@ def test_a_window_without_ranks_is_rejected(folders):
 
 @pytest.mark.parametrize(
     "name",
-    ["losses.csv", "examples.json", "baselines/transitions.csv", "baselines/popularity.parquet"],
+    ["baselines/transitions.csv", "baselines/popularity.parquet"],
 )
 def test_a_missing_file_is_rejected(folders, name):
     """tests/unit/outputs/test_damaged_results.py has damaged ones."""

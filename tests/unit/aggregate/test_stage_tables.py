@@ -1,4 +1,4 @@
-"""Tables of segments and of lists, as the stage writes them."""
+"""What the report says of lists and evidence."""
 
 import json
 
@@ -15,34 +15,24 @@ def run(folders, changes=None):
 
 
 @pytest.mark.long
-def test_segments_have_a_table_and_a_file(tmp_path):
-    """The same four users come every day, also on the one before the first evaluation."""
-    folders = write_run_folders(tmp_path)
-    results = run(folders)
-    assert (results / "segments.csv").read_text().splitlines()[1:] == []
-    run(folders, {"evaluation.segments": ("user",)})
-    _, *rows = (results / "segments.csv").read_text().splitlines()
-    assert [row.split(",")[:5] for row in rows[:2]] == [
-        ["2019-10-02", "user", "returning", "4", "0.75"],
-        ["2019-10-03", "user", "returning", "4", "0.75"],
-    ]
-    assert len(rows) == 6
-    page = (results / "report.html").read_text()
-    assert "<caption>Users</caption>" in page
-    assert '<th scope="row">returning</th><td class="n">24' in page
-
-
-@pytest.mark.long
 def test_the_report_says_what_the_lists_show(tmp_path):
     folders = write_run_folders(tmp_path)
     results = run(folders)
     assert "What the lists show" not in (results / "report.html").read_text()
-    figures = {"coverage_at_10": 0.4, "own_at_10": 0.2, "diversity_at_10": 0.3, "clicked_own": 0.1}
+    values = {
+        "coverage": 0.4,
+        "gini": 0.5,
+        "novelty": 3.0,
+        "popularity": 0.1,
+        "new": 0.1,
+        "own": 0.2,
+    }
+    figures = {f"{name}_at_10": value for name, value in values.items()}
     write_lists(results, dict.fromkeys(DAYS, figures))
-    run(folders, {"evaluation.diversity_by": "brand<i>"})
+    run(folders)
     page = (results / "report.html").read_text()
     assert "lists of 10 show 40.0 % of the items" in page
-    assert "Difference of pairs in brand&lt;i&gt; (diversity)" in page
+    assert "Concentration on few items (Gini index)" in page
     content = json.loads((results / "lists.json").read_text())
     assert list(content) == ["aod", "ci95", "n_windows"]
     assert content["aod"] == pytest.approx(figures)

@@ -5,7 +5,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from dayahead.aggregate.targets import ABSENT, HOUR, Fitted, targets_of
+from dayahead.aggregate.targets import ABSENT, targets_of
 from dayahead.aggregate.window_items import items_by_window
 from dayahead.core.columns import FIRST_TIME
 from dayahead.core.errors import DataError
@@ -14,8 +14,6 @@ from support.live_windows import replaced, rewrite
 from support.results_folders import window_ranks
 from support.window_folders import START, day, write_window_folder
 
-END = round(START.timestamp() * 1_000_000) + 24 * HOUR
-"""Of the first day."""
 DAYS = [[[1, 2], [1, 3, 1]], [[2, 1], [2, 4]], [[5, 6], [7, 8]]]
 
 
@@ -48,12 +46,11 @@ def test_drift_is_of_the_most_popular_items_alone(tmp_path, monkeypatch):
 def test_targets_of_last_items(folder):
     _, counts = next(items_by_window(folder))
     ranks = window_ranks([1], targets=[5], session_ids=["1-000001"])  # [2, 4], in the test split
-    targets = targets_of(folder, folder.windows[1], "test", ranks, Fitted(END, counts))
+    targets = targets_of(folder, folder.windows[1], "test", ranks, counts)
     assert targets.n_before.tolist() == [1]
     assert targets.popularity.tolist() == [ABSENT]
-    assert targets.since_fit.tolist() == [1 / 3600]  # its first click, a second after midnight
     both = window_ranks([1, 1], targets=[2, 5], session_ids=["1-000000", "1-000001"])
-    targets = targets_of(folder, folder.windows[1], "all", both, Fitted(END, counts))
+    targets = targets_of(folder, folder.windows[1], "all", both, counts)
     assert targets.popularity.tolist() == [1, ABSENT]  # 1 has 3 of 5 events
 
 
@@ -62,17 +59,16 @@ def test_targets_of_all_positions(folder):
         [1, 1, 1], [3, 4, 2], ["0-000000", "0-000001", "0-000001"], positions=[1, 1, 2]
     )
     counts = np.array([0, 0, 3, 1, 1, 0])
-    targets = targets_of(folder, folder.windows[0], "train", ranks, Fitted(END, counts))
+    targets = targets_of(folder, folder.windows[0], "train", ranks, counts)
     assert targets.n_before.tolist() == [1, 1, 2]
     assert targets.popularity.tolist() == [2, 2, 1]
-    assert (targets.since_fit * 3600 + 86_400).tolist() == pytest.approx([0, 1, 11])
 
 
 def test_positions_beyond_a_session_are_those_of_other_windows(folder):
     """As after `preprocess` with a smaller sessions.max_length, but no fit."""
     ranks = window_ranks([1, 1], [3, 2], ["0-000000", "0-000001"], positions=[2, 1])
     with pytest.raises(DataError, match=r"expected the train sessions of .*, found others"):
-        targets_of(folder, folder.windows[0], "train", ranks, Fitted(END, np.zeros(9, np.int64)))
+        targets_of(folder, folder.windows[0], "train", ranks, np.zeros(9, np.int64))
 
 
 def test_ages_are_hours_before_the_window_begins(tmp_path):
@@ -82,7 +78,5 @@ def test_ages_are_hours_before_the_window_begins(tmp_path):
     rewrite(vocabulary_path(tmp_path, "item_id"), lambda table: replaced(table, FIRST_TIME, times))
     folder = WindowFolder(tmp_path)
     ranks = window_ranks([1, 1], targets=[2, 5], session_ids=["1-000000", "1-000001"])
-    targets = targets_of(
-        folder, folder.windows[1], "all", ranks, Fitted(END, np.zeros(10, np.int64))
-    )
+    targets = targets_of(folder, folder.windows[1], "all", ranks, np.zeros(10, np.int64))
     assert targets.age.tolist() == [24, -6]

@@ -78,11 +78,6 @@ def test_a_long_value_is_left_out_of_its_error():
     assert "wide" not in line
 
 
-def test_a_segment_named_twice_is_refused():
-    [line] = errors_in(edited({"evaluation.segments": ["category", "user", "category"]}))
-    assert line.startswith("params.yaml: evaluation: segments: category: name each segment once")
-
-
 def test_a_missing_setting_is_named():
     values = edited({})
     del values["loss"]["label_smoothing"]

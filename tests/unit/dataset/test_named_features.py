@@ -19,7 +19,6 @@ def test_features_of_the_log_and_of_its_table_of_items_may_be_named():
     check(
         "synthetic_shop",
         model={"features": names},
-        evaluation={"diversity_by": next(iter(shop.items.vectors)), "segments": ["event_type"]},
         events={"targets": ["purchase"]},
     )
 

@@ -1,7 +1,5 @@
 """Metrics of other packages: their values, and what is refused."""
 
-from math import log
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,9 +7,7 @@ from hypothesis import strategies as st
 
 from dayahead.config.metric_names import BUILT_IN, OF_LISTS, known_metrics
 from dayahead.core.errors import ConfigError
-from dayahead.metrics.lists import Shown
 from dayahead.metrics.metrics import main_metric, metric_names, target_metric, window_metrics
-from dayahead.metrics.packaged import packaged_figure
 from support.tiny_settings import tiny_params
 from support.user_packages import MODULE
 
@@ -104,7 +100,7 @@ def test_a_night_names_a_metric_that_there_is(shop_models, metric):
     assert tiny_params({"nightly": {"metric": "rbp_at_7"}}).nightly.cutoff == 7
 
 
-@pytest.mark.parametrize("name", ["train_rbp", "clicked_rbp", "rbp_at_5", "RBP", "r-b-p"])
+@pytest.mark.parametrize("name", ["train_rbp", "rbp_at_5", "RBP", "r-b-p"])
 def test_a_name_that_no_column_can_have_is_refused(install, name):
     declare(install, "def metric(ranks, cutoff):\n    return ranks", name)
     with pytest.raises(ValueError, match="rename the entry point"):
@@ -121,59 +117,3 @@ def test_without_a_package_the_error_says_that_none_is_installed():
 def test_our_own_names_are_those_that_are_computed():
     assert metric_names([1]) == [f"{name}_at_1" for name in BUILT_IN]
     assert not {*OF_LISTS} & {*BUILT_IN}
-
-
-def counted(rows, items=(2, 5, 7)):
-    counts = np.array(rows)
-    return Shown(int(counts[:, 0].sum()), np.array(items), counts, np.zeros(counts.shape[1], int))
-
-
-def test_evenness_of_lists_by_hand(shop_models):
-    """Of four items two are shown as often as each other, then three: 1, 2 and 1 of 4 places."""
-    shown = counted([[1, 0], [1, 1], [0, 1]])
-    assert packaged_figure("evenness", shown, 1, 4) == pytest.approx(log(2) / log(4))
-    halves = (0.25 * log(4) * 2 + 0.5 * log(2)) / log(4)
-    assert packaged_figure("evenness", shown, 2, 4) == pytest.approx(halves)
-    assert packaged_figure("evenness", shown, 9, 4) == pytest.approx(halves)
-
-
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        ("counts", r"a number, found an error \(TypeError"),
-        ("items.nothing", r"a number, found an error \(AttributeError"),
-        ("1 / np.zeros(())", r"one finite number, .* found inf"),
-        (
-            "np.random.rand()",
-            r"one finite number, the same in each call, found 0\.\d+ and then 0\.",
-        ),
-        ("None", r"a number, found an error \(TypeError"),
-    ],
-)
-def test_figures_of_a_wrong_kind_are_one_error(install, body, found):
-    source = f"import numpy as np\ndef metric(items, counts, n_items):\n    return {body}\n"
-    install(source, {"dayahead.list_metrics": {"odd": f"{MODULE}:metric"}})
-    pattern = rf"^evaluation\.list_metrics: odd at cutoff 2: expected {found}"
-    with pytest.raises(ConfigError, match=pattern):
-        packaged_figure("odd", counted([[1, 0], [1, 1], [0, 1]]), 2, 4)
-
-
-@pytest.mark.parametrize(
-    ("names", "found"),
-    [
-        ({"list_metrics": ["eveness"]}, r"list_metrics: eveness: .*did you mean evenness\?"),
-        ({"list_metrics": ["gini"]}, r"list_metrics: gini is one of ours"),
-        ({"metrics": ["evenness"]}, r"metrics: evenness: no installed package declares it"),
-    ],
-)
-def test_unknown_metrics_of_lists_are_an_error_of_the_settings(shop_models, names, found):
-    with pytest.raises(ConfigError, match=rf"evaluation\.{found}"):
-        tiny_params({"evaluation": names})
-
-
-def test_no_name_is_a_metric_of_both_kinds(install):
-    kinds = ("metrics", "list_metrics")
-    points = {f"dayahead.{kind}": {"one": f"{MODULE}:metric"} for kind in kinds}
-    install("def metric(*arguments):\n    return 0\n", points)
-    with pytest.raises(ConfigError, match="one is among metrics too"):
-        tiny_params({"evaluation": {"metrics": ["one"], "list_metrics": ["one"]}})

@@ -1,16 +1,11 @@
 """Files of results/ that are missing or damaged: one error that says which, and what to do."""
 
-import json
-import re
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from dayahead.core.errors import DataError
-from dayahead.outputs.examples import read_examples
-from dayahead.outputs.lists import read_lists, read_shown
-from dayahead.outputs.losses import read_losses
+from dayahead.outputs.lists import read_lists
 from dayahead.outputs.ranks_by_window import read_baseline_ranks
 from dayahead.outputs.tables import read_evidence, read_ranks, read_windows
 from support.results_folders import CUTOFFS, write_results
@@ -29,20 +24,14 @@ def results(tmp_path):
 READ = {
     "windows.csv": lambda results: read_windows(results / "windows.csv", CUTOFFS),
     "evidence.csv": lambda results: read_evidence(results / "evidence.csv"),
-    "losses.csv": read_losses,
     "lists.csv": read_lists,
-    "examples.json": lambda results: read_examples(results, WINDOW),
-    f"shown/{WINDOW}.parquet": lambda results: read_shown(results, WINDOW),
     OF_BASELINE: lambda results: read_baseline_ranks(results, "transitions", OWN),
     RANKS: lambda results: read_ranks(results, WINDOW),
 }
 EXPECTED = {
     "windows.csv": "windows with the metrics at 10, 20",
     "evidence.csv": "the columns feature and weight, a number",
-    "losses.csv": "the columns window, step, loss",
     "lists.csv": "the columns window, n_lists, n_items and figures",
-    "examples.json": "a window and its examples",
-    f"shown/{WINDOW}.parquet": "items, positions and lists",
     OF_BASELINE: "ranks by window",
     RANKS: "ranks with the columns session_id, target, rank",
 }
@@ -60,8 +49,6 @@ def check(results, name):
 def test_what_is_whole_is_read(results):
     assert READ["windows.csv"](results)[0].n_sessions == 3
     assert READ["evidence.csv"](results) == {}
-    assert READ["losses.csv"](results) == {WINDOW: [(4, 6.5), (8, 5.5)]}
-    assert READ["examples.json"](results)[0].recommended == [3, 2]
     assert READ[OF_BASELINE](results)[WINDOW].tolist() == [5, 0, 7]
 
 
@@ -86,9 +73,6 @@ HEAD = "window,n_sessions,target_outside,recall_at_10\n"
         ("evidence.csv", ""),
         ("evidence.csv", "feature,weight\nage\n"),
         ("evidence.csv", "feature,weight\nage,much\n"),
-        ("losses.csv", "window,step\nw,1\n"),
-        ("losses.csv", "window,step,loss\nw,1\n"),
-        ("losses.csv", "window,step,loss\nw,1,low\n"),
         ("lists.csv", ""),
         ("lists.csv", "window,n_lists\n2026-01-02,3\n"),
         ("lists.csv", "window,n_lists,n_items\na,b,c\n"),
@@ -104,29 +88,6 @@ def test_ranks_that_are_cut_off(results):
     path = results / RANKS
     path.write_bytes(path.read_bytes()[:-20])
     check(results, RANKS)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {},
-        [],
-        {"window": WINDOW, "examples": [{"row": "a", "recommended": []}]},
-        {"window": WINDOW, "examples": [{"row": -1, "recommended": []}]},
-        {"window": WINDOW, "examples": [{"row": 1, "recommended": [2.5]}, {"row": 0}]},
-        {"window": 3, "examples": []},
-    ],
-)
-def test_examples(results, content):
-    for text in (json.dumps(content), json.dumps(content)[:-1]):
-        (results / "examples.json").write_text(text)
-        check(results, "examples.json")
-
-
-def test_examples_of_another_window(results):
-    message = re.escape(f"expected examples of 2019-10-03, found those of {WINDOW}")
-    with pytest.raises(DataError, match=message):
-        read_examples(results, "2019-10-03")
 
 
 @pytest.mark.parametrize(

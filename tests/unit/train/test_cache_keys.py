@@ -24,7 +24,7 @@ from support.typed_windows import add_types
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=5, sessions_per_day=12, n_items=300)
-IN_NO_KEY = {"fit_last", "cutoffs", "list_metrics", "metrics", "segments"}
+IN_NO_KEY = {"fit_last", "cutoffs", "metrics"}
 PLM, RTD, GBCE = ({"task": {"name": "plm"}}, {"task": {"name": "rtd"}}, {"loss": {"name": "gbce"}})
 BPR_MAX = {"loss": {"name": "bpr_max"}}
 ADAGRAD = {"training": {"optimizer": "adagrad"}}
@@ -203,10 +203,9 @@ def test_every_setting_of_evaluation_changes_its_keys_only(windows, name):
     [
         {"training": {"fit_last": False}},
         {"evaluation": {"split": "test", "cutoffs": [3]}},
-        {"evaluation": {"split": "test", "segments": ["user"]}},
     ],
 )
-def test_fit_last_cutoffs_and_segments_change_no_key(windows, sections):
+def test_fit_last_and_cutoffs_change_no_key(windows, sections):
     assert n_shared(keys_of(windows), keys_of(windows, sections)) == (5, 4)
 
 

@@ -9,7 +9,6 @@ from dayahead.config.baselines import COMPARED
 from dayahead.core.errors import TrainingError
 from dayahead.metrics.metrics import mean
 from dayahead.model.checkpoint import load_model
-from dayahead.outputs.examples import N_EXAMPLES
 from dayahead.outputs.ranks_by_window import read_baseline_ranks
 from dayahead.outputs.tables import read_evidence, read_ranks, read_windows
 from dayahead.train.compared_baselines import baseline_study, train_baselines
@@ -78,20 +77,12 @@ def test_one_process_runs_them_whatever_started_it(windows, tmp_path, monkeypatc
     assert list(baselines_in(tmp_path)) == sorted(COMPARED)
 
 
-def only_examples(sorted_batches):
-    def of_examples(loader, table, rank):
-        assert len(table) <= N_EXAMPLES
-        return sorted_batches(loader, table, rank)
-
-    return of_examples
-
-
 @pytest.mark.slow
 def test_windows_larger_than_memory_are_streamed_as_for_the_model(windows, tmp_path, monkeypatch):
     sections = {"evaluation": {"split": "test"}}
     train_baselines(tiny_study(windows, tmp_path / "memory", sections))
     monkeypatch.delattr("dayahead.train.data_loading.shuffled_rows")  # of fits from memory
-    monkeypatch.setattr(Loader, "_sorted_batches", only_examples(Loader._sorted_batches))
+    monkeypatch.delattr(Loader, "_sorted_batches")
     streamed = sections | {"training": {"loader": "stream"}}
     train_baselines(tiny_study(windows, tmp_path / "stream", streamed))
     assert baselines_in(tmp_path / "stream") == baselines_in(tmp_path / "memory")

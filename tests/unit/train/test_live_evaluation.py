@@ -13,7 +13,6 @@ from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.files import read_json
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Rank
-from dayahead.outputs.examples import N_EXAMPLES, N_RECOMMENDED, read_examples
 from dayahead.outputs.ranks_by_window import read_baseline_ranks
 from dayahead.outputs.tables import read_baselines, read_ranks, read_windows
 from dayahead.train.batches import Sessions
@@ -128,19 +127,6 @@ def test_two_processes_agree_with_one(windows, tmp_path, sections):
     for key, (rank, items, scores) in same[0].items():
         assert (rank, items) == tuple(same[1][key][:2])
         assert scores == pytest.approx(same[1][key][2], abs=1e-5)
-
-
-def test_examples_are_recommended_as_of_their_tick(windows, tmp_path):
-    lists = {"evaluation": {"split": "all", "predictions": N_RECOMMENDED}}
-    out = train_study(windows, tmp_path / "out", merge_sections(LIVE, **lists))
-    table = pq.read_table(out / "results" / "predictions" / f"{day(2)}.parquet")
-    index = {value: n + 2 for n, value in enumerate(
-        pq.read_table(windows / "vocabulary" / "item_id.parquet")["value"].to_pylist()
-    )}  # fmt: skip
-    predicted = [[index[item] for item in items] for items in table["items"].to_pylist()]
-    examples = read_examples(out / "results", day(2))
-    assert len(examples) == N_EXAMPLES
-    assert all([*each.recommended] == predicted[each.row] for each in examples)
 
 
 def test_an_item_of_the_window_is_a_candidate_from_the_next_tick_on(tmp_path):

@@ -3,7 +3,6 @@
 import json
 import sys
 
-import numpy as np
 import pytest
 
 from dayahead import compare
@@ -16,13 +15,11 @@ from dayahead.config.params import flat_settings, load_params
 from dayahead.core.errors import ComparisonError, ConfigError, DataError
 from dayahead.metrics.metrics import mean
 from dayahead.nightly.succession import _compared
-from dayahead.outputs.lists import read_lists, read_shown
 from dayahead.outputs.tables import ranked_windows, read_windows
 from dayahead.train.compared_baselines import train_baselines
 from dayahead.train.run import Run
 from dayahead.train.stage import train
 from dayahead.tune.search import _metric
-from dayahead.windows.folder import WindowFolder
 from support.project_copy import ROOT
 from support.results_folders import write_raw_manifest, write_run
 from support.tiny_settings import ranks_of, tiny_params, tiny_study
@@ -138,33 +135,3 @@ def test_a_search_and_a_night_may_name_it(shop_models, windows, tmp_path):
         ranked_windows(study.results), ([study.results], [study.results]), params.nightly
     )
     assert [each.name for each in compared] == ["rbp_at_5", "recall_at_5"]
-
-
-@pytest.mark.long
-def test_a_metric_of_lists_stands_beside_ours_and_ranks_nothing_again(
-    shop_models, windows, tmp_path, fits
-):
-    found, cache = [], tmp_path / "cache"
-    for name, chosen in (("a", []), ("b", ["evenness"])):
-        evaluation = {"lists": 5, "list_metrics": chosen}
-        sections = {**OWN, "evaluation": evaluation}
-        study = tiny_study(windows, tmp_path / name, sections, cache=cache)
-        train(study, on_window=found.append)
-    assert len(fits) == len(WindowFolder(windows).windows)  # those of the first study alone
-    train_baselines(study)
-    rows = read_lists(study.results)
-    for row, record in zip(rows, found[len(rows) :], strict=True):
-        counts = read_shown(study.results, row.window).up_to(5)
-        shares = counts[counts > 0] / counts.sum()
-        expected = -(shares * np.log(shares)).sum() / np.log(row.n_items)
-        assert row.figures["evenness_at_5"] == pytest.approx(expected, rel=1e-12)
-        assert record["metrics"]["evenness_at_5"] == row.figures["evenness_at_5"]
-    write_raw_manifest(tmp_path / "raw")
-    folders = Folders(study.results, windows, tmp_path / "raw")
-    lists = aggregate(folders, [1, 5], flat_settings(study.params)).lists
-    assert lists.aod["evenness_at_5"] == mean([row.figures["evenness_at_5"] for row in rows])
-    assert ">evenness<" in (study.results / "report.html").read_text()
-    compared = compare(study.results, study.results, cutoffs=[5])
-    assert "evenness_at_5" in [each.name for each in compared.lists]
-    [plain, *_] = read_lists(tmp_path / "a" / "results")
-    assert plain.figures.items() <= rows[0].figures.items()

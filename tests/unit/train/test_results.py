@@ -5,20 +5,15 @@ import csv
 import numpy as np
 import pyarrow as pa
 
-from dayahead.outputs.examples import Example, read_examples
-from dayahead.outputs.losses import read_losses
 from dayahead.outputs.tables import read_windows
 from dayahead.train.results import EvaluatedWindow, ResultsFolder, Timing
 from support.results_folders import window_ranks
 
 
-def add(results, window, predictions=None, curve=((3, 1.75), (6, 1.25))):
+def add(results, window, predictions=None):
     ranks, timing = window_ranks([1, 0, 7]), Timing(window, 1.0, 2.0, 3.0, 4.0, 5)
     none = np.zeros(0, np.int32)
-    examples = [Example(row=int(window[-1]), recommended=[4, 2])]
-    evaluated = EvaluatedWindow(
-        window, ranks, none, 1.5, timing, predictions, predictions, curve, examples
-    )
+    evaluated = EvaluatedWindow(window, ranks, none, 1.5, timing, predictions, predictions)
     evaluated.write_lists(results.folder)
     results.add(evaluated)
 
@@ -45,19 +40,6 @@ def test_timings_are_in_a_file_of_their_own(tmp_path):
     ]
 
 
-def test_losses_hold_every_window_and_examples_the_newest(tmp_path):
-    results = ResultsFolder(tmp_path, [5])
-    add(results, "2026-01-02", curve=())
-    assert read_losses(tmp_path) == {}
-    add(results, "2026-01-03")
-    add(results, "2026-01-04", curve=[(1, 1 / 3)])
-    assert read_losses(tmp_path) == {
-        "2026-01-03": [(3, 1.75), (6, 1.25)],
-        "2026-01-04": [(1, 1 / 3)],
-    }
-    assert read_examples(tmp_path, "2026-01-04") == [Example(row=4, recommended=[4, 2])]
-
-
 def test_clear_removes_an_earlier_run(tmp_path):
     add(ResultsFolder(tmp_path, [5]), "2026-01-02", pa.table({"items": [[1]]}))
     for name in ("predictions", "attention"):
@@ -66,8 +48,7 @@ def test_clear_removes_an_earlier_run(tmp_path):
     results.clear()
     assert list(tmp_path.rglob("*.parquet")) == []
     assert not (tmp_path / "windows.csv").exists()
-    names = ("timing.csv", "losses.csv", "examples.json")
-    assert not any((tmp_path / name).exists() for name in names)
+    assert not (tmp_path / "timing.csv").exists()
     results.clear()
 
 
@@ -94,14 +75,10 @@ def test_an_evaluated_window_is_read_as_it_was_written(tmp_path):
     lists = pa.table({"items": [["a", "b"]], "scores": [[0.5, 0.25]]})
     timing, train = Timing("2026-01-02T03", 1.0, 2.0, 3.0, 4.0, 5), np.array([1, 0], np.int32)
     ranks = window_ranks([1, 0, 7])
-    curve, examples = ((2, 1 / 3), (4, 0.25)), [Example(row=7, recommended=[5, 3])]
-    written = EvaluatedWindow(
-        "2026-01-02T03", ranks, train, 1 / 3, timing, lists, None, curve, examples
-    )
+    written = EvaluatedWindow("2026-01-02T03", ranks, train, 1 / 3, timing, lists, None)
     written.write(tmp_path)
     read = EvaluatedWindow.read(tmp_path, written.window)
     assert (read.window, read.train_loss, read.timing) == ("2026-01-02T03", 1 / 3, timing)
-    assert (read.curve, read.examples) == (curve, examples)
     assert read.train_ranks.tolist() == [1, 0]
     assert read.ranks.ranks.tolist() == [1, 0, 7]
     assert (tmp_path / "predictions" / "2026-01-02T03.parquet").exists()

@@ -10,7 +10,6 @@ from dayahead.config.params import load_params
 from dayahead.dataset.schema import load_dataset
 from dayahead.download.stage import download
 from dayahead.model.next_item import NextItemModel
-from dayahead.outputs.losses import read_losses
 from dayahead.outputs.tables import read_windows
 from dayahead.preprocess.stage import preprocess
 from dayahead.train.stage import train
@@ -98,7 +97,4 @@ def test_a_window_is_fitted_and_the_next_one_predicted(embedded, tmp_path, archi
     folders = {"windows": embedded, "models": tmp_path / "models", "cache": tmp_path / "cache"}
     train(Study(params=params, results=results, **folders))
     [row] = read_windows(results / "windows.csv", params.evaluation.cutoffs)
-    [curve] = read_losses(results).values()
-    losses = [loss for _, loss in curve]
-    assert losses[-1] < 0.99 * losses[0]
     assert row.metrics["recall_at_20"] > 0.02  # at random .005
