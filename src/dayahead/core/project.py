@@ -1,13 +1,14 @@
 """The folders of the project and of its cache, and the lock of a stage."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from dayahead.core.errors import BusyError, DayaheadError
+from dayahead.core.errors import BusyError, ConfigError, DayaheadError
 from dayahead.core.files import write_json, write_text
 from dayahead.core.phases import FOLDER, recorded
 from dayahead.core.redaction import redacted
@@ -47,6 +48,25 @@ def _failure_written(path: Path) -> Iterator[None]:
         raise
 
 
+def _check_history() -> None:
+    """Check, in a copy that DVC made for --temp or --queue, that it can keep the experiment.
+
+    In a shallow clone it cannot write the experiment's commit, and ends with 0 all the same.
+
+    Raises:
+        ConfigError: the project is a shallow clone.
+    """
+    project = os.environ.get("DVC_ROOT")
+    if not project or Path(project).resolve() == Path.cwd():
+        return
+    command = ["git", "-C", project, "rev-parse", "--is-shallow-repository"]
+    if subprocess.run(command, capture_output=True, text=True, check=False).stdout == "true\n":
+        raise ConfigError(
+            f"{project}: a shallow Git clone, in which DVC keeps no experiment of --temp or "
+            f"--queue; run `git fetch --unshallow` and again"
+        )
+
+
 @contextmanager
 def stage_lock(stage: str) -> Iterator[None]:
     """Prevent a second process of a stage from writing to the same folder; time the stage.
@@ -56,7 +76,9 @@ def stage_lock(stage: str) -> Iterator[None]:
 
     Raises:
         BusyError: another process runs the stage here.
+        ConfigError: DVC would lose the experiment.
     """
+    _check_history()
     folder = Path(".dayahead")
     folder.mkdir(exist_ok=True)
     holder = folder / f"{stage}.pid"

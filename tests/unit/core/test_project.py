@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from dayahead.core.errors import BusyError
+from dayahead.core.errors import BusyError, ConfigError
 from dayahead.core.project import cache_root, project_root, stage_lock
 
 HOLDER = """
@@ -56,5 +56,28 @@ def test_a_second_process_names_the_first_and_a_killed_one_leaves_no_lock(tmp_pa
         with stage_lock("aggregate"):
             pass
         holder.kill()
+    with stage_lock("train"):
+        pass
+
+
+def test_in_a_shallow_clone_a_stage_of_a_copy_says_how_to_get_the_history(tmp_path, monkeypatch):
+    """DVC would run it all, end with 0 and leave no experiment."""
+    source, clone, copy = (tmp_path / name for name in ("source", "clone", "copy"))
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", "init", "-q", source], check=True)
+    for message in ("one", "two"):
+        commit = ["commit", "-q", "--allow-empty", "-m", message]
+        subprocess.run(["git", "-C", source, *who, *commit], check=True)
+    subprocess.run(["git", "clone", "-q", "--depth=1", source.as_uri(), clone], check=True)
+    copy.mkdir()
+    monkeypatch.setenv("DVC_ROOT", str(clone))
+    monkeypatch.chdir(copy)
+    with pytest.raises(ConfigError, match="git fetch --unshallow"), stage_lock("train"):
+        pass
+    monkeypatch.chdir(clone)  # `dvc exp run` itself keeps it
+    with stage_lock("train"):
+        pass
+    monkeypatch.chdir(copy)
+    subprocess.run(["git", "-C", clone, "fetch", "-q", "--unshallow"], check=True)
     with stage_lock("train"):
         pass
