@@ -44,7 +44,8 @@ class PretendedPipeline:
 
     A model is as good as `levels` says of its training.epochs: the rank of a target is
     1 + Poisson(level). Its seed makes no other difference than that of chance. Its lists show half
-    of the items, or as much as the level ("coverage", epochs, window) says.
+    of the items, or as much as the level ("coverage", epochs, window) says. No session has a target
+    in the windows of the level "no target".
     """
 
     root: Path
@@ -81,6 +82,7 @@ class PretendedPipeline:
 
     def _write(self, results, fitted):
         windows = [day(number) for number in range(1, len(self.days))]
+        windows = [window for window in windows if window not in self.levels.get("no target", ())]
         write_results(results, {window: self.ranks(window, fitted) for window in windows})
         epochs, _ = fitted
         coverage = {w: self.levels.get(("coverage", epochs, w), 0.5) for w in windows}

@@ -44,6 +44,8 @@ class Findings:
     slicings: Sequence[Slicing]
     n_without_target: int
     """Sessions that were not evaluated, as they have no event of a type that is predicted."""
+    without_target: Sequence[str]
+    """Windows that were not evaluated, as none of their sessions has a target."""
     lists: ListAverage
     evidence: Mapping[str, float]
     """Weights of features; empty where the architecture has none."""
@@ -112,6 +114,7 @@ def find(
         baselines=[compare_with_baseline(own.rows, name, rows) for name, rows in tables.items()],
         slicings=slicings,
         n_without_target=_n_without_target(folder, split, own, settings),
+        without_target=_without_target(folder, own, settings),
         lists=average_lists(results, [row.window for row in own.rows]),
         evidence=read_evidence(results / "evidence.csv"),
         profile=_profile(results),
@@ -129,6 +132,19 @@ def _n_without_target(
     windows = (window for window in folder.windows if window.name in own.targets)
     n_all = sum(len(folder.read(window, split, [SESSION_ID])) for window in windows)
     return n_all - sum(row.n_sessions for row in own.rows)
+
+
+def _without_target(
+    folder: WindowFolder, own: RunResults, settings: Mapping[str, Setting]
+) -> list[str]:
+    first, last = (settings.get(f"window.{name}") for name in ("first", "last"))
+    names = [window.name for window in folder.windows]
+    start = names.index(str(first)) if first in names else 0
+    end = names.index(str(last)) if last in names else len(names) - 1
+    expected = [
+        name for name in names[start + 1 : end + 1] if name not in folder.statistics.fitted_on
+    ]
+    return [name for name in expected if name not in own.targets]
 
 
 def _has_ticks(settings: Mapping[str, Setting]) -> bool:

@@ -80,13 +80,13 @@ class Refresh:
         return {name: {row.window: row for row in rows} for name, rows in found.items()}
 
     def require_newest(self) -> None:
-        """Check that models/ and results/ are of the newest window.
+        """Check that models/ is of the newest window.
 
         Raises:
-            DataError: they are of another window.
+            DataError: it is of another window.
         """
         fitted = read_json(self.models / "config.json")["window"]
-        if fitted != self.newest.name or self.newest.name not in self.rows:
+        if fitted != self.newest.name:
             raise DataError(
                 f"{self.models}: fitted up to {fitted}, expected {self.newest.name}; set "
                 f"window.last to null and training.fit_last to true, and run again"
@@ -108,7 +108,12 @@ class Refresh:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The metric of decisions in the newest window: the champion's and the baselines'."""
+        """The metric of decisions in the newest window: the champion's and the baselines'.
+
+        Empty where no session of the window has a target.
+        """
+        if self.newest.name not in self.rows:
+            return {}
         name, window = self.params.nightly.metric, self.newest.name
         tables = {"champion": self.rows} | self.baselines
         return {model: rows[window].metrics[name] for model, rows in tables.items()}
@@ -119,6 +124,9 @@ class Refresh:
         `published` is the model that is served, unless the ranks of the newest window are its own.
         """
         config = self.params.nightly
+        if self.newest.name not in self.rows:
+            why = f"{self.newest.name}: no session has a target, so nothing can be evaluated"
+            return [Check("targets", False, why, "the next window with targets decides")]
         model = self.open(self.models, self.windows, self.params)
         champion, is_better = None, False
         if published is not None:

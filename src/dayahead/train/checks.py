@@ -42,11 +42,12 @@ def warn_of_unread_settings(params: Params) -> None:
 def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], list[Window]]:
     """Return the windows of a run in order, and those of them that are evaluated.
 
-    Evaluated are all but the first and those that the feature statistics were fitted on.
+    Evaluated are all but the first, those that the feature statistics were fitted on and those
+    without a target.
 
     Raises:
         ConfigError: a window is selected that was not kept, fewer than two are left, none is
-            evaluated, one that is has no session to evaluate on, the profile is of a window or of
+            evaluated, none has a session to evaluate on, the profile is of a window or of
             steps that are not there, a feature is named that the windows lack, or a type of event
             is not among those of the windows or never a target.
     """
@@ -60,8 +61,7 @@ def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], 
             f"statistics were fitted on all of them; lower preprocess.fit_windows or set "
             f"window.last to a later one"
         )
-    _check_split(folder, evaluated, params.evaluation.split)
-    _check_targets(folder, evaluated, params)
+    evaluated = _with_targets(folder, evaluated, params)
     if params.has_ticks:
         _check_tick(folder, windows, params.live)
     _check_attention_sessions(folder, evaluated, params.evaluation)
@@ -98,17 +98,6 @@ def _between(kept: Sequence[Window], first: str | None, last: str | None) -> lis
     return list(kept[start : end + 1])
 
 
-def _check_split(folder: WindowFolder, evaluated: list[Window], split: str) -> None:
-    roles = ROLES if split == "all" else (split,)
-    empty = [w.name for w in evaluated if not any(folder.n_sessions(w, role) for role in roles)]
-    if empty:
-        raise ConfigError(
-            f"params.yaml: evaluation.split: {split} has no session in {len(empty)} of the "
-            f"{len(evaluated)} evaluated windows, first in {empty[0]}; raise "
-            f"window.min_sessions, or widen the split's interval in the data set's file"
-        )
-
-
 def n_with_target(folder: WindowFolder, windows: Sequence[Window], params: Params) -> list[int]:
     """Count the sessions of each window that have a target among those evaluated."""
     config, types = params.evaluation, EventTypes.of(folder, params.events)
@@ -118,17 +107,29 @@ def n_with_target(folder: WindowFolder, windows: Sequence[Window], params: Param
     return [int(np.count_nonzero(counts)) for counts in found]
 
 
-def _check_targets(folder: WindowFolder, evaluated: list[Window], params: Params) -> None:
+def _with_targets(folder: WindowFolder, windows: Sequence[Window], params: Params) -> list[Window]:
+    """Return the windows in which a session has a target to evaluate."""
     EventTypes.of(folder, params.events)  # weights may name unknown types too
-    targets = params.events.targets
-    counts = n_with_target(folder, evaluated, params) if targets else []
-    empty = [window.name for window, n in zip(evaluated, counts, strict=False) if not n]
-    if empty:
+    split, targets = params.evaluation.split, params.events.targets
+    roles = ROLES if split == "all" else (split,)
+    if targets:
+        counts = n_with_target(folder, windows, params)
+    else:
+        counts = [sum(folder.n_sessions(window, role) for role in roles) for window in windows]
+    found = [window for window, n in zip(windows, counts, strict=True) if n]
+    if not found and targets:
         raise ConfigError(
-            f"params.yaml: events.targets: no session has a {' or '.join(targets or ())} after "
-            f"its first event in {len(empty)} of the {len(evaluated)} evaluated windows, first in "
-            f"{empty[0]}; take longer windows or more types, or set evaluation.split to all"
+            f"params.yaml: events.targets: no session has a {' or '.join(targets)} after its first "
+            f"event in any of the {len(windows)} windows to evaluate; take longer windows or more "
+            f"types, or set evaluation.split to all"
         )
+    if not found:
+        raise ConfigError(
+            f"params.yaml: evaluation.split: {split} has no session in any of the {len(windows)} "
+            f"windows to evaluate; raise window.min_sessions, or widen the split's interval in "
+            f"the data set's file"
+        )
+    return found
 
 
 def _check_tick(folder: WindowFolder, windows: Sequence[Window], config: LiveConfig) -> None:

@@ -223,6 +223,7 @@ def _open_results(
     _log_loss(run, windows)
     if study.params.events.targets is not None:
         _log_targets(WindowFolder(study.windows), evaluated, study.params)
+    _log_not_evaluated(run.folder, windows, evaluated)
     config = study.params.evaluation
     results = ResultsFolder(study.results, config.cutoffs, names_of(config), config.metrics)
     results.clear()
@@ -249,6 +250,15 @@ def _log_targets(folder: WindowFolder, evaluated: Sequence[Window], params: Para
         f"events.targets: {n_found:,} of {n_all:,} sessions have a {targets} after their first "
         f"event and are evaluated, the others are not"
     )
+
+
+def _log_not_evaluated(
+    folder: WindowFolder, windows: Sequence[Window], evaluated: Sequence[Window]
+) -> None:
+    fitted_on = folder.statistics.fitted_on
+    empty = [w.name for w in windows[1:] if w not in evaluated and w.name not in fitted_on]
+    if empty:
+        _log.warning(f"not evaluated, as no session has a target: {', '.join(empty)}")
 
 
 def _window_record(

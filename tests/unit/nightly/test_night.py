@@ -51,6 +51,16 @@ def test_every_night_publishes_the_newest_model_and_keeps_the_one_before(root):
     assert (root / "nights/nightly.html").read_text().count("published</span>") >= 4
 
 
+@pytest.mark.long
+def test_a_window_without_a_target_is_held_and_the_next_night_publishes(root):
+    _, outcomes = run_nights(root, 5, levels={"no target": [day(3)]})
+    assert [(each.outcome, each.status) for each in outcomes] == [
+        ("published", 0), ("published", 0), ("held", 3), ("published", 0),
+    ]  # fmt: skip
+    assert day(3) in outcomes[2].why
+    assert linked(root) == [day(4), day(2)]
+
+
 def test_a_second_run_of_a_night_decides_nothing(root, night):
     before = (root / "nights/history.jsonl").read_bytes()
     again = night.run()

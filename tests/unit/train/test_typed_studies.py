@@ -1,5 +1,6 @@
 """Studies of events with types: what is evaluated, what is learned, and that nothing leaks."""
 
+import csv
 import shutil
 
 import numpy as np
@@ -163,3 +164,21 @@ def test_the_terminal_says_how_many_sessions_are_evaluated(windows, tmp_path, ca
     assert 0 < n_found < n_all
     expected = f"events.targets: {n_found} of {n_all} sessions have a cart or purchase"
     assert any(message.startswith(expected) for message in caplog.messages)
+
+
+def test_a_window_without_a_target_is_left_out_and_said(tmp_path, caplog):
+    """On the third of four days only the first event of a session is a purchase."""
+    days = markov_days(n_days=4, sessions_per_day=24, n_items=12)
+    folder = write_window_folder(tmp_path / "windows", days)
+
+    def kind(session, step):
+        if session.startswith("2"):
+            return "view" if step else "purchase"
+        return "purchase" if step % 2 else "view"
+
+    add_types(folder, kind)
+    sections = {"events": {"targets": ["purchase"]}, "evaluation": {"split": "test"}}
+    out = train_study(folder, tmp_path / "out", sections)
+    with (out / "results/windows.csv").open() as file:
+        assert [row["window"] for row in csv.DictReader(file)] == [day(1), day(3)]
+    assert f"not evaluated, as no session has a target: {day(2)}" in caplog.messages
