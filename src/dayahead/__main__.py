@@ -14,11 +14,9 @@ with exit_with_message():
     from dayahead.commands.help_examples import epilog_of
     from dayahead.commands.inspect import inspect
     from dayahead.commands.nightly import nightly
-    from dayahead.commands.online import online
     from dayahead.commands.preset import preset
     from dayahead.commands.profile import profile
     from dayahead.commands.recommend import recommend
-    from dayahead.commands.rollback import rollback
     from dayahead.commands.serve import serve
     from dayahead.commands.similar import similar
     from dayahead.commands.summary import summary
@@ -41,8 +39,6 @@ for _verb in (
         preset,
         tune,
         nightly,
-        rollback,
-        online,
     ),
     *(summary, profile, track, cache, inspect),
 ):

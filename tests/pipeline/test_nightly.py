@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from dayahead.nightly.history import History
 from support.shop_project import SETTINGS, Clone, make_shop, write_log
 
 pytestmark = pytest.mark.slow
@@ -22,7 +21,6 @@ FIRST = 5
 SHOP = SETTINGS | {
     "model": {"architecture": "transitions"},
     "window": {"min_sessions": 50},
-    "nightly": {"horizon": 5, "seeds": 2, "challengers": {"decayed": {"model": {"decay": 0.5}}}},
 }
 
 
@@ -102,16 +100,6 @@ def test_the_results_are_those_of_a_single_run(shop, tmp_path):
     assert clone.outputs() == whole.outputs()
 
 
-def test_challengers_leave_the_project_alone_and_show_nothing(shop):
-    clone, _ = shop
-    entries = History(clone.folder / "nights").read().entries
-    assert [e.window for e in entries if e.kind == "enrolled"] == ["2026-01-04"]
-    assert not [e for e in entries if e.kind == "succession"]
-    runs = [*(clone.folder / ".dayahead/nightly").glob("*/results/windows.csv")]
-    assert len(runs) == 3  # the champion with another seed, the challenger with two
-    assert all("2026-01-06" in run.read_text() for run in runs)
-
-
 def test_damaged_files_are_refused_and_the_model_stays(shop):
     clone, days = shop
     current = serving(clone)
@@ -137,7 +125,7 @@ def test_a_source_that_is_away_is_a_reason_to_try_again(shop):
 
 def test_rollback_serves_the_model_before(shop):
     clone, _ = shop
-    clone.run("python -m dayahead rollback --reason tried")
+    clone.run("python -m dayahead nightly --rollback --reason tried")
     assert serving(clone).startswith("2026-01-06-")
 
 
@@ -146,7 +134,7 @@ def test_files_of_whole_days_are_used_the_night_they_come(tmp_path):
     (tmp_path / "all").mkdir()
     (tmp_path / "logs").mkdir()
     clone = Clone(tmp_path / "project", tmp_path / "logs")
-    make_shop(clone, SHOP | {"nightly": {"challengers": {}}})
+    make_shop(clone, SHOP)
     file = clone.folder / "datasets" / "shop.yaml"
     file.write_text(file.read_text().replace("time:\n", "time:\n  complete_until: yesterday\n"))
     days = write_log(tmp_path / "all", FIRST + 1)

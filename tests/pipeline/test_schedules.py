@@ -1,4 +1,4 @@
-"""docs/nightly*.md: exit statuses are those of the code, units and DAGs are valid."""
+"""docs/nightly.md: exit statuses are those of the code, units and DAGs are valid."""
 
 import re
 import shutil
@@ -13,11 +13,10 @@ from dayahead.nightly.served import STATUS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "nightly.md").read_text(encoding="utf-8")
-SCHEDULES = (ROOT / "docs" / "nightly-schedules.md").read_text(encoding="utf-8")
 
 
 def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", SCHEDULES, re.DOTALL)
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_table_lists_every_exit_status():
@@ -30,7 +29,7 @@ def test_kubernetes_and_systemd_do_not_retry_what_only_a_person_can_solve():
     final = sorted({*STATUS.values()} - {0})
     manifest = (ROOT / "containers/kubernetes/nightly.yaml").read_text()
     assert f"values: {final}" in manifest
-    prevented = re.search(r"^RestartPreventExitStatus=(.*)$", SCHEDULES, re.MULTILINE)[1]
+    prevented = re.search(r"^RestartPreventExitStatus=(.*)$", PAGE, re.MULTILINE)[1]
     assert prevented.split() == [str(status) for status in sorted([1, *final])]
 
 

@@ -80,13 +80,8 @@ NIGHTLY = SHIPPED["nightly"] | {
     "windows": 3,
     "keep": 3,
     "max_session_change": 2.0,
-    "max_popularity_drift": 0.8,
-    "max_top_item": 0.4,
-    "max_lead_loss": 0.1,
     "min_coverage": 0.9,
     "smoke_sessions": 5,
-    "horizon": 6,
-    "seeds": 2,
 }
 SECTIONS = {name: value for name, value in SHIPPED.items() if isinstance(value, dict)} | {
     "window": WINDOW,

@@ -52,12 +52,11 @@ EXAMPLES = {
     ),
     "nightly": (
         "dayahead nightly",
-        "dayahead nightly --dry-run --json",
-        "dayahead nightly --status --json",
+        "dayahead nightly --dry-run",
+        "dayahead nightly --status",
+        "dayahead nightly --rollback --reason 'complaints about search'",
         "30 2 * * * cd /srv/shop && .venv/bin/dayahead nightly  # crontab",
     ),
-    "rollback": ("dayahead rollback --reason 'complaints about search'",),
-    "online": ("dayahead online", "dayahead online --since 2026-01-05"),
     "summary": ("dayahead summary", "dayahead summary --json"),
     "profile": (
         "dayahead profile",

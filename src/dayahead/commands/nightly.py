@@ -1,11 +1,10 @@
-"""`dayahead nightly`: retrain, decide, publish."""
+"""`dayahead nightly`: retrain, decide, publish; or say what was decided, or roll back."""
 
 import json
 import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,61 +20,54 @@ if TYPE_CHECKING:
     from dayahead.nightly.night import Night
     from dayahead.nightly.served import Outcome, Served
 
+N_SHOWN = 20
+"""Lines of the history that --status prints."""
+
 
 def nightly(
     *,
     as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print the outcome or the status as a line of JSON, the last."),
+        bool, typer.Option("--json", help="Print the outcome as a line of JSON, the last.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Train and decide, but record and publish nothing.")
     ] = False,
-    adopt: Annotated[
-        bool,
-        typer.Option("--adopt", help="Take changed settings for the champion's without a trial."),
-    ] = False,
-    commit: Annotated[
-        bool,
-        typer.Option("--commit", help="Promote a challenger that wins, and commit params.yaml."),
-    ] = False,
-    promote: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Write a winner's settings into params.yaml; no night."),
-    ] = None,
     status: Annotated[
         bool, typer.Option("--status", help="Say what is published and decided; no night.")
     ] = False,
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Publish the previous model again; no night.")
+    ] = False,
+    reason: Annotated[
+        str, typer.Option(help="Why it is rolled back, for the history.")
+    ] = "by hand",
 ) -> None:
     """Fetch new data, fit one window more, and publish the model if all guards pass.
 
-    Exit status: 0 published or nothing new, 3 held, 4 data refused, 10 a challenger won,
-    75 try again later, 143 stopped, 1 any other error.
+    A model that was rolled back is not published again; a second rollback takes it back.
+
+    Exit status: 0 published or nothing new, 3 held, 4 data refused, 75 try again later,
+    143 stopped, 1 any other error.
     """
-    if promote is not None or status:
-        is_more = dry_run or adopt or (commit if status else as_json)
-        if (promote is not None) == status or is_more:
-            raise ConfigError(
-                "nightly: --status goes alone or with --json, --promote NAME alone or with --commit"
-            )
-        if promote is None:
-            print(_status(as_json=as_json))
-            return
-        with retried_later():
-            print(_promoted(promote, commit=commit))
+    if sum((dry_run, status, rollback)) > 1:
+        raise ConfigError("nightly: expected at most one of --status, --dry-run and --rollback")
+    if status:
+        print("\n".join(_status_lines(project_served())))
         return
-    if dry_run and commit:
-        raise ConfigError("nightly: --dry-run changes nothing; leave out --commit")
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    with retried_later():
-        night = project_night()
-        outcome = night.run(adopt=adopt, dry_run=dry_run)
-        exit_status = _reported(night, outcome, as_json=as_json, commit=commit)
-    raise typer.Exit(exit_status)
+    with _retried_later():
+        if rollback:
+            outcome = project_served().rollback(reason)
+        else:
+            logging.basicConfig(level=logging.INFO, format="%(message)s")
+            outcome = project_night().run(dry_run=dry_run)
+    print("\n".join(_outcome_lines(outcome)))
+    if as_json:
+        print(json.dumps(outcome.as_json()))
+    raise typer.Exit(outcome.status)
 
 
 @contextmanager
-def retried_later() -> Iterator[None]:
+def _retried_later() -> Iterator[None]:
     """Exit with status 75 if a later call may succeed."""
     from dayahead.nightly.pipeline import RetryLaterError
 
@@ -86,41 +78,19 @@ def retried_later() -> Iterator[None]:
         raise typer.Exit(75) from None
 
 
-def _reported(night: "Night", outcome: "Outcome", *, as_json: bool, commit: bool) -> int:
-    """Print how a night ended, and with `commit` promote a winner; return the exit status."""
-    if outcome.outcome == "won" and commit:
-        print(_promoted(outcome.challenger, commit=True))
-        why = f"{outcome.challenger} won and is promoted"
-        outcome = replace(outcome, outcome="published", why=why)
-    for line in _outcome_lines(night, outcome):
-        print(line)
-    print(f"serving {outcome.current or 'nothing'}; history: {night.history.page}")
-    if as_json:
-        print(json.dumps(outcome.as_json()))
-    return outcome.status
-
-
-def _outcome_lines(night: "Night", outcome: "Outcome") -> Iterator[str]:
-    """Yield how a night ended, the reasons of a decision, and whether quality rose or fell."""
-    from dayahead.config.params import load_params
-    from dayahead.nightly.quality import quality_of
-    from dayahead.nightly.reasons import reasons_of
-
-    entry, why = outcome.entry, outcome.why
-    if entry is None or not why.endswith(entry.why):
-        window = f"{outcome.window}: " if outcome.outcome == "published" else ""
-        yield f"{outcome.outcome}: {window}{why}"
-    else:
-        reasons = reasons_of(entry)
-        yield f"{outcome.outcome}: {why.removesuffix(entry.why)}{reasons.headline}"
-        yield from reasons.lines
-    if entry is not None:
-        config = load_params(night.root / "params.yaml").nightly
-        quality = quality_of(night.history.read(), entry, config.metric, config.windows)
-        if quality is not None:
-            yield str(quality)
+def _outcome_lines(outcome: "Outcome") -> Iterator[str]:
+    """Yield how a night ended: a line for each guard that refused, and what to do."""
+    failed = [each for each in outcome.entry.checks if not each["passed"]] if outcome.entry else []
+    window = f"{outcome.window}: " if outcome.window else ""
+    why = f"{len(failed)} guards refused it" if failed else outcome.why
+    yield f"{outcome.outcome}: {window}{why}"
+    for check in failed:
+        yield f"  {check['guard']}: {check['why']}"
+    for advice in dict.fromkeys(check["advice"] for check in failed if "advice" in check):
+        yield f"  what to do: {advice}"
     if outcome.open:
         yield outcome.open
+    yield f"serving {outcome.current or 'nothing'}"
 
 
 def project_night() -> "Night":
@@ -160,32 +130,12 @@ def _record(root: Path, params: "Params", state: "State", entry: "Entry") -> Non
     record_publication(params, publication, code)
 
 
-def _promoted(name: str, *, commit: bool) -> str:
-    from dayahead.nightly.promotion import commit as commit_params
-    from dayahead.nightly.promotion import promote
-
-    served = project_served()
-    with served.alone():
-        diff = promote(served.root, name, served.history.read())
-        if commit:
-            commit_params(served.root, name)
-    return f"{diff}\n{name} is the champion from the next night on"
-
-
-def _status(*, as_json: bool) -> str:
-    from dayahead.config.params import load_params
-    from dayahead.nightly.quality import quality_of_published
-    from dayahead.nightly.status import status_json, status_lines
-
-    served = project_served()
+def _status_lines(served: "Served") -> Iterator[str]:
+    """Yield what is served, and the newest lines of the history."""
     if not (served.root / "params.yaml").exists():
         raise ConfigError(f"{served.root}: no params.yaml; run this in the project's folder")
-    state = served.history.read()
-    try:
-        config = load_params(served.root / "params.yaml").nightly
-        quality = quality_of_published(state, config.metric, config.windows)
-    except ConfigError:  # what is served does not depend on the settings
-        quality = None
-    if as_json:
-        return json.dumps(status_json(state, served.publications, quality))
-    return "\n".join(status_lines(state, served.publications, quality))
+    yield f"serving {served.publications.linked('current') or 'nothing'}"
+    yield f"previous {served.publications.linked('previous') or 'nothing'}"
+    for entry in served.history.read().entries[-N_SHOWN:]:
+        metric = f"{entry.metrics['model']:.4f}" if entry.metrics else ""
+        yield f"{entry.time:16}  {entry.window:16}  {entry.kind:11}  {metric:6}  {entry.why}"

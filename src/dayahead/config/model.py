@@ -337,5 +337,5 @@ class ModelSections:
 
 
 FITTED = (*(each.name for each in fields(ModelSections) if each.name != "events"), "training")
-"""Sections that say how models are fitted, which a challenger or a search may change: the others
+"""Sections that say how models are fitted, which a search may change: the others
 say what is evaluated, on what, and on which machine."""

@@ -44,5 +44,5 @@ def check_content(folder: Path) -> None:
     if wanted is not None and (found := content_key(folder)) != wanted[1]:
         raise ModelFileError(
             f"its files are not those that were published as {name}, their key is {found}; restore "
-            f"the folder, or publish another model (`dayahead rollback`)"
+            f"the folder, or publish another model (`dayahead nightly --rollback`)"
         )

@@ -2,24 +2,18 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache, cached_property
 from math import inf
 from statistics import median
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.spatial.distance import jensenshannon
-
 from dayahead.core.columns import ITEM_ID, N_RESERVED
-from dayahead.nightly.silence import N_PARTS, Silence, by_chance, longest_silence
 from dayahead.windows.folder import Window, WindowFolder
 
 MIN_BEFORE = 3
 """Minimum number of windows before a new one for it to be compared with them."""
 N_PEERS = 4
 """Number of windows of the same weekday (or hour) with which its sessions are compared."""
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -33,15 +27,6 @@ class Change:
     def excess(self) -> float:
         """Position between `usual` and 1: 0 or less is usual, 1 is the largest possible change."""
         return (self.value - self.usual) / (1 - self.usual) if self.usual < 1 else 0.0
-
-
-@dataclass(frozen=True)
-class SilenceChange(Change):
-    """The longest silence of a window, and those of the windows before it, or by chance."""
-
-    start: datetime
-    """When its stretch without a click begins."""
-    end: datetime
 
 
 @dataclass(frozen=True)
@@ -67,15 +52,6 @@ class Drift:
     new_items: Change | None
     """Share of its events on items of no earlier window; None where no two earlier windows are as
     far apart in time as it is from the newest window that it is compared with."""
-    popularity: Change | None
-    """Jensen-Shannon divergence (base 2) of its events by item from those before it; None as
-    above."""
-    top_item: Change
-    """Share of its events on the most frequent item."""
-    silence: SilenceChange
-    """Share of their events that others have in its longest stretch without one."""
-    growth: float
-    """New items, relative to the size of the catalogue before it."""
 
 
 class Drifts:
@@ -92,41 +68,21 @@ class Drifts:
         self.left_out = left_out
         self.most = most
         self._counts_of = cache(lambda window: folder.item_counts(window, "train"))
-        self._parts_of = cache(lambda window: folder.clicks_by_part(window, "train", N_PARTS))
 
-    def of(self, window: Window, run: Sequence[Window] = ()) -> Drift | None:
+    def of(self, window: Window) -> Drift | None:
         """Compare a window with those before it; None where they are too few.
 
         At least one of those has to be comparable itself, because what is usual depends on the
         catalogue (news change faster than shoes). It is taken at the same distance in time: after a
         gap, data differ more.
-
-        Args:
-            window: the new window.
-            run: refused windows directly before it; if given, it is compared with these.
         """
         before = self.before(window)
         usual = [each for each in before if len(self.before(each)) >= MIN_BEFORE]
         if len(before) < MIN_BEFORE or not usual:
             return None
-        beside = run or before
-        top, level = max(map(self._top_item, before)), 1.0
-        if run:
-            top = max(top, min(map(self._top_item, run)))
-            level = median(map(self._ratio, run))
-        n_before, n_now = self._n_items(window)
-        silences = [self._silence(each).share for each in usual]
-        if run:
-            silences.append(min(self._silence(each).share for each in run))
         return Drift(
-            sessions=Ratio(
-                self._ratio(window) / level, max(_farther(self._ratio(each)) for each in usual)
-            ),
-            new_items=self._new_items(window, usual, self._distance(beside[-1], window)),
-            popularity=self._popularity(window, usual, beside),
-            top_item=Change(self._top_item(window), top),
-            silence=self._silence_change(window, silences),
-            growth=(n_now - n_before) / n_before,
+            sessions=Ratio(self._ratio(window), max(_farther(self._ratio(each)) for each in usual)),
+            new_items=self._new_items(window, usual, self._distance(before[-1], window)),
         )
 
     def before(self, window: Window) -> list[Window]:
@@ -157,28 +113,6 @@ class Drifts:
         expected = (median(self._sessions[each.name] for each in group) for group in groups)
         return min((self._sessions[window.name] / each for each in expected), key=_farther)
 
-    def _silence_change(self, window: Window, usual: Sequence[float]) -> SilenceChange:
-        found = self._silence(window)
-        span = self.folder.ends[window.name] - window.start_time
-        start, end = (
-            datetime.fromtimestamp((window.start_time + share * span) / 1_000_000, UTC)
-            for share in (found.start, found.end)
-        )
-        chance = by_chance(self.folder.n_sessions(window, "train"))
-        return SilenceChange(found.share, max(chance, *usual), start, end)
-
-    def _silence(self, window: Window) -> Silence:
-        """Return its longest silence by windows of the same weekday (or hour), else by the last.
-
-        Those of the same weekday count once there are two, because Sundays begin later.
-        """
-        before = self._accepted(window)
-        same = next(
-            (each for cycle in self._cycles if len(each := self._same(before, window, cycle)) > 1),
-            before[-self.most :],
-        )
-        return longest_silence(self._parts_of(window), [self._parts_of(each) for each in same])
-
     def _same(self, before: Sequence[Window], window: Window, cycle: int) -> list[Window]:
         """Return the last N_PEERS of `before` that are whole cycles earlier than the window."""
         return [w for w in before if self._distance(w, window) % cycle == 0][-N_PEERS:]
@@ -190,51 +124,13 @@ class Drifts:
             known = [w for w in self.folder.windows if self._distance(w, each) >= gap]
             if known:
                 shares.append(self._new_share(each, self.folder.n_known(ITEM_ID, known[-1])))
-        n_before, _ = self._n_items(window)
-        return Change(self._new_share(window, n_before), max(shares)) if shares else None
+        newest = self.folder.windows[window.position - 1]
+        share = self._new_share(window, self.folder.n_known(ITEM_ID, newest))
+        return Change(share, max(shares)) if shares else None
 
     def _new_share(self, window: Window, n_known: int) -> float:
         counts = self._counts_of(window)
         return float(counts[N_RESERVED + n_known :].sum() / counts.sum())
-
-    def _popularity(
-        self, window: Window, usual: Sequence[Window], beside: Sequence[Window]
-    ) -> Change | None:
-        """Compare its divergence from `beside` with that of earlier windows equally far apart.
-
-        If some of these are missing, both divergences use only the others. Among earlier windows,
-        the one with the smallest excess counts.
-        """
-        by_offset = {self._distance(each, window): each for each in beside}
-        nearest, enough = min(by_offset), min(MIN_BEFORE, len(beside))
-        found: dict[bool, list[Change]] = {True: [], False: []}
-        for each in usual:
-            earlier = {self._distance(other, each): other for other in self._accepted(each)}
-            shared = [offset for offset in by_offset if offset in earlier]
-            if nearest in earlier:
-                change = Change(
-                    self._divergence(window, [by_offset[offset] for offset in shared]),
-                    self._divergence(each, [earlier[offset] for offset in shared]),
-                )
-                found[len(shared) >= enough].append(change)
-        changes = found[True] or found[False]  # a comparison with few windows is better than none
-        return min(changes, key=lambda change: change.excess, default=None)
-
-    def _divergence(self, window: Window, others: Sequence[Window]) -> float:
-        counts = np.sum([self._counts_of(each) for each in others], axis=0)
-        return divergence(self._counts_of(window), counts)
-
-    def _top_item(self, window: Window) -> float:
-        counts = self._counts_of(window)
-        return float(counts.max() / counts.sum())
-
-    def _n_items(self, window: Window) -> tuple[int, int]:
-        """Return the size of the catalogue before a window, and with it."""
-        known = [
-            self.folder.n_known(ITEM_ID, self.folder.windows[position])
-            for position in (window.position - 1, window.position)
-        ]
-        return known[0], known[1]
 
     def _distance(self, earlier: Window, later: Window) -> int:
         """Return how many windows later one is, counting missing windows too."""
@@ -263,11 +159,6 @@ class Drifts:
         """Number of windows in a week and in a day, where that is a whole number above 1."""
         cycles = [timedelta(days=days) for days in (7, 1)]
         return [n for cycle in cycles if not cycle % self._span and (n := cycle // self._span) > 1]
-
-
-def divergence(one: Counts, other: Counts) -> float:
-    """Return the Jensen-Shannon divergence of two counts by item: 0 alike, 1 no item shared."""
-    return float(jensenshannon(one, other, base=2) ** 2)
 
 
 def _farther(ratio: float) -> float:

@@ -1,13 +1,13 @@
 """The history of decisions: one line of JSON each, from which all other state follows.
 
 A decision is appended before it is carried out, so a run that was killed in between is completed
-by the next one. No clock time is in it: the same data and settings give the same bytes. Those are
-in times.json beside it.
+by the next one.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -18,17 +18,12 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from dayahead.config.loading import validated
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.files import encodable, partial_files, read_json, write_json, write_text
-from dayahead.nightly.times import EntryTimes
 
-Kind = Literal[
-    "champion", "published", "held", "refused", "skipped", "rolled back", "enrolled", "succession"
-]
+Kind = Literal["published", "held", "refused", "skipped", "rolled back"]
 DECISIONS = ("published", "held", "refused")
 """Kinds of entries that decide on a new window; exactly one of them is the outcome of a night."""
 ACTIONS = (*DECISIONS, "rolled back")
 """Kinds that change, or may change, what is published."""
-NO_TICK = {"live.tick": 0}
-"""What a champion's settings mean where an older history lacks live.tick."""
 EXACT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -38,6 +33,8 @@ class Entry:
 
     kind: Kind
     why: str
+    time: str = ""
+    """When it was written, UTC."""
     window: str = ""
     """Newest window when it was written."""
     key: str = ""
@@ -45,11 +42,12 @@ class Entry:
     model: str = ""
     """Published model that this entry is about."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """The metric of decisions in the window, by model."""
+    """The metric of decisions in the window: `model` has that of the settings, others those of the
+    counting baselines."""
     checks: list[dict[str, Any]] = field(default_factory=list)
     """Outcome of each guard (`guards.Check`)."""
     details: dict[str, Any] = field(default_factory=dict)
-    """For a decision: its windows, `metric`, which `metrics` holds, and more."""
+    """For a decision: its windows, `settings`, `targets` and more."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +82,11 @@ class State:
         """Decisions, the oldest first."""
         return [entry for entry in self.entries if entry.kind in DECISIONS]
 
-    def values(self, metric: str) -> dict[str, dict[str, float]]:
-        """Return a metric by window and model; a window that was decided again has its newest.
-
-        Decisions in histories of older versions do not say which metric they hold: any.
-        """
-        found = (e for e in self.decisions if e.details.get("metric", metric) == metric)
-        return {entry.window: entry.metrics for entry in found if entry.metrics}
+    def figures(self, settings: str, targets: str) -> dict[str, float]:
+        """Return the metric by window of models with these settings, on these targets."""
+        wanted = {"settings": settings, "targets": targets}
+        found = [e for e in self.decisions if e.metrics and wanted.items() <= e.details.items()]
+        return {entry.window: entry.metrics["model"] for entry in found}
 
     @property
     def action(self) -> Entry | None:
@@ -109,63 +105,22 @@ class State:
 
     @property
     def refused_windows(self) -> set[str]:
-        """Windows whose data were refused, and which have not been readmitted since."""
-        return set(self.refused_contents)
-
-    @property
-    def refused_contents(self) -> dict[str, str]:
-        """Hash of each of the refused windows' data; empty in histories that do not have it.
+        """Windows whose data were refused.
 
         Only the last decision on each newest window counts: a window that was decided again is
         treated as if that had been its only decision.
         """
         decided = {windows_of(entry)[-1]: entry for entry in self.decisions if windows_of(entry)}
-        refused: dict[str, str] = {}
+        refused: set[str] = set()
         for entry in decided.values():
-            for name in (*windows_of(entry), *entry.details.get("readmitted", ())):
-                refused.pop(name, None)
-            contents = entry.details.get("refused_contents", {})
-            for name in entry.details.get("refused_windows", ()):
-                refused[name] = contents.get(name, "")
+            refused -= {*windows_of(entry)}
+            refused |= {*entry.details.get("refused_windows", ())}
         return refused
-
-    def accepted(self, guard: str, limit: float | None) -> str:
-        """Return the newest window published although a guard's value exceeds its present limit.
-
-        Empty where there is none.
-        """
-        for entry in reversed(self.decisions):
-            values = [each.get("value", 0) for each in entry.checks if each["guard"] == guard]
-            if entry.kind == "published" and any(limit is not None and v > limit for v in values):
-                return entry.window
-        return ""
-
-    @property
-    def champion(self) -> dict[str, Any] | None:
-        """Settings of the champion, by name; None before the first night."""
-        found = (e for e in reversed(self.entries) if e.kind == "champion")
-        return next((e.details["settings"] for e in found), None)
 
     def publication(self, model: str) -> Entry | None:
         """Return the entry that published a model."""
         found = (e for e in self.entries if e.kind == "published" and e.model == model)
         return next(found, None)
-
-    @property
-    def trials(self) -> list[tuple[Entry, Entry | None]]:
-        """Enrolments, the oldest first, each with the entry that decided the trial, if any."""
-        enrolled = [entry for entry in self.entries if entry.kind == "enrolled"]
-        return [(each, self.of_trial("succession", each.details["trial"])) for each in enrolled]
-
-    def of_trial(self, kind: Kind, trial: str) -> Entry | None:
-        """Return the entry in which a challenger's trial was enrolled or decided."""
-        found = (e for e in self.entries if e.kind == kind and e.details["trial"] == trial)
-        return next(found, None)
-
-    def won(self, trials: Collection[str]) -> Entry | None:
-        """Return the newest entry in which one of these trials, given by their ids, was won."""
-        of_these = [e for e in self.entries if e.details.get("trial") in trials]
-        return next((e for e in reversed(of_these) if e.details.get("outcome") == "won"), None)
 
 
 def windows_of(entry: Entry) -> list[str]:
@@ -183,16 +138,6 @@ class History:
     def path(self) -> Path:
         """history.jsonl."""
         return self.folder / "history.jsonl"
-
-    @property
-    def page(self) -> Path:
-        """nightly.html."""
-        return self.folder / "nightly.html"
-
-    @property
-    def times(self) -> EntryTimes:
-        """times.json."""
-        return EntryTimes(self.folder / "times.json")
 
     @property
     def _finished(self) -> Path:
@@ -218,11 +163,10 @@ class History:
 
     def append(self, entry: Entry) -> State:
         """Append an entry atomically, after checking that it can be read; return the new state."""
-        entries = self.read().entries
-        lines = lines_of((*entries, entry))
+        written = replace(entry, time=f"{datetime.now(UTC):%Y-%m-%d %H:%M}")
+        entries = (*self.read().entries, written)
+        lines = [json.dumps(encodable(_given(each)), allow_nan=False) for each in entries]
         self._entry(lines[-1].encode(), len(lines))
-        # First: a killed run leaves a time without an entry, which the next one replaces.
-        self.times.record(len(entries), lines[-1])
         write_text(self.path, "".join(f"{line}\n" for line in lines))
         return self.read()
 
@@ -237,7 +181,7 @@ class History:
 
     def remove_partial(self) -> None:
         """Remove files that a killed run has not finished."""
-        for path in (self.path, self.page, self.times.path, self._finished):
+        for path in (self.path, self._finished):
             for left in partial_files(path):
                 left.unlink()
 
@@ -255,11 +199,6 @@ class History:
     def finish(self) -> None:
         """Record that the newest decision or rollback was carried out to the end."""
         write_json(self._finished, _mark(self.read()))
-
-
-def lines_of(entries: Sequence[Entry]) -> list[str]:
-    """Return the lines of history.jsonl that hold these entries."""
-    return [json.dumps(encodable(_given(each)), allow_nan=False) for each in entries]
 
 
 def _mark(state: State) -> dict[str, object]:

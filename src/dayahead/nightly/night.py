@@ -1,4 +1,4 @@
-"""One night: new data, drift, one window more, guards, publication, succession, page.
+"""One night: new data, guards of the data, one window more, guards of the model, publication.
 
 Every step can be repeated: a decision is in the history before it is carried out, and the next
 call completes what a killed one has left.
@@ -9,22 +9,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dayahead.config.params import Params
+from dayahead.config.model import FITTED
+from dayahead.config.params import Params, flat_settings, load_params
+from dayahead.core.errors import ConfigError
 from dayahead.core.fingerprints import fingerprint, sha256_of
-from dayahead.nightly.admission import Admission, admit
-from dayahead.nightly.champion import check_champion, nightly_params, trial_of
-from dayahead.nightly.guards import Check
+from dayahead.metrics.metrics import metric_names
+from dayahead.nightly.guards import Check, new_window_checks
 from dayahead.nightly.history import Entry, State, windows_of
-from dayahead.nightly.live_log import live_details
-from dayahead.nightly.online import online_details
 from dayahead.nightly.pipeline import Pipeline, RefusedDataError
 from dayahead.nightly.publication import model_name
-from dayahead.nightly.reasons import advice_of, passed_of
 from dayahead.nightly.refresh import Open, Refresh
 from dayahead.nightly.saved_model import SavedModel
 from dayahead.nightly.served import Outcome, Served
-from dayahead.nightly.succession import Trial, champion_settings
-from dayahead.nightly.trials import run_trials
 from dayahead.windows.folder import Window, WindowFolder
 
 _log = logging.getLogger(__name__)
@@ -37,26 +33,21 @@ class Night(Served):
     pipeline: Pipeline
     open: Open = SavedModel
 
-    def run(self, *, adopt: bool = False, dry_run: bool = False) -> Outcome:
+    def run(self, *, dry_run: bool = False) -> Outcome:
         """Decide on the newest window, once, and carry it out.
 
         Args:
-            adopt: whether changed settings of params.yaml become the champion's without a trial.
             dry_run: whether to stop before anything is recorded or published.
 
         Raises:
             RetryLaterError: a source is out of reach, or another run is at work.
-            ConfigError: the settings are not the champion's, or do not suit nights.
+            ConfigError: the settings do not suit nights.
             StageError: a stage failed.
         """
         with self.alone():
             params = nightly_params(self.root)
-            self._trials(params)  # so that wrong challengers are an error before the night
             # First complete what a killed night has left undone.
-            earlier = None if dry_run else self._completed(params)
-            champion = check_champion(self.history.read(), params, adopt=adopt)
-            if champion is not None and not dry_run:
-                self.history.append(champion)
+            earlier = None if dry_run else self.complete(params)
             _log.info("fetching new data, and writing the windows that are complete")
             try:
                 self.pipeline.update_data()
@@ -67,68 +58,41 @@ class Night(Served):
                 self._skip_dropped(folder)
             entry = self._decide(params, folder)
             if entry is None:
-                outcome = earlier or self._or_won(params, self._nothing_new(folder))
+                outcome = earlier or self._nothing_new(folder)
             else:
                 outcome = self._carry_out(params, entry, dry_run=dry_run)
             return replace(outcome, open=_open_window(folder, params.dataset))
-
-    def _completed(self, params: Params) -> Outcome | None:
-        outcome = self.complete(params, self._run_trials)
-        if outcome is not None and outcome.outcome == "published":
-            return self._or_won(params, outcome)
-        return outcome
 
     def _decide(self, params: Params, folder: WindowFolder) -> Entry | None:
         """Decide on the newest window; None where that is done, or there are too few windows."""
         fitted_on = folder.statistics.fitted_on
         if len(folder.windows) < 2 or folder.windows[-1].name in fitted_on:  # noqa: PLR2004
             return None
-        state, newest = self.history.read(), folder.windows[-1]
+        state, newest, config = self.history.read(), folder.windows[-1], params.nightly
         content = sha256_of(folder.path(newest, "train"))
-        champion = fingerprint(champion_settings(params))[:8]
-        facts: dict[str, Any] = {"window": newest.name, "content": content, "champion": champion}
-        key = fingerprint(facts | {"settings": params.nightly.decision_settings})
+        details: dict[str, Any] = {"content": content, **_settings_and_targets(params)}
+        limits = {"limits": params.nightly.decision_settings}
+        key = fingerprint({"window": newest.name} | details | limits)
         earlier = state.decision_on(newest.name)
         if earlier is not None and _stands(earlier, key, content):
             return None
         new = _new_windows(state, folder)
-        admission, details = _admit(folder, new, state, params)
-        of_log = self.root, folder, newest
-        details |= {**live_details(*of_log, state), **online_details(*of_log)}
-        details |= {"champion": champion, "content": content}
-        checks, common = list(admission.checks), {"window": newest.name, "key": key}
-        if any(window.name in admission.refused for window in new):
-            return _entry("refused", checks, details=details, **common)
+        checks, refused = new_window_checks(folder, new, state.refused_windows, config)
+        names = details["windows"] = [window.name for window in new]
+        common = {"window": newest.name, "key": key, "details": details}
+        if refused:
+            details["refused_windows"] = refused
+            return _entry("refused", checks, **common)
         _log.info("fitting up to %s; its own evaluation is by the model before", newest.name)
         self.pipeline.train()
         _log.info("checking the new model with the guards")
-        refused = state.refused_windows - {*admission.readmitted, *details["windows"]}
-        limits = params.nightly.slow_limits
-        accepted = {guard: state.accepted(guard, limit) for guard, limit in limits.items()}
-        refresh = Refresh(self.root, folder, params, refused, accepted, self.open)
+        refresh = Refresh(self.root, folder, params, state.refused_windows - {*names}, self.open)
         refresh.require_newest()
-        details |= {"metric": params.nightly.metric} | refresh.counting
         name = model_name(refresh.models, newest.name)
-        checks += refresh.checks(self._older_model(state, folder, champion))
+        checks += refresh.checks(_recorded(state, details))
         checks.append(_withdrawn_check(name, state))
         kind = "published" if all(check.passed for check in checks) else "held"
-        return _entry(kind, checks, details=details, model=name, metrics=refresh.metrics, **common)
-
-    def _older_model(self, state: State, folder: WindowFolder, champion: str) -> Path | None:
-        """Return the published model that the new one is compared with, if there is one.
-
-        There is none where the ranks of the newest window are its own already, or where it was
-        fitted on that window, before the data were corrected.
-        """
-        current, _ = state.published
-        published = state.publication(current) if current else None
-        if published is None or published.window == folder.windows[-1].name:
-            return None
-        is_own = (
-            published.window == folder.windows[-2].name
-            and published.details.get("champion") == champion
-        )
-        return None if is_own else self.publications.path(current)
+        return _entry(kind, checks, model=name, metrics=refresh.metrics, **common)
 
     def _carry_out(self, params: Params, entry: Entry, *, dry_run: bool) -> Outcome:
         if dry_run:
@@ -139,7 +103,7 @@ class Night(Served):
             # Before the entry is recorded: whatever the history publishes must exist on the disk.
             self.publications.stage(self.root / "models", entry.model)
         self.history.append(entry)
-        outcome = self._completed(params)
+        outcome = self.complete(params)
         assert outcome is not None
         return outcome
 
@@ -177,48 +141,70 @@ class Night(Served):
             before = f" (its model was rolled back: {state.withdrawn[last.model]})"
         return Outcome("nothing new", last.window, f"since {last.window}{before}", current)
 
-    def _or_won(self, params: Params, outcome: Outcome) -> Outcome:
-        """Return the outcome, or `won` as long as a winning challenger waits for promotion."""
-        won = self.history.read().won({trial.id for trial, _ in self._trials(params)})
-        if won is None:
-            return outcome
-        name = won.details["challenger"]
-        how = f"`dayahead nightly --promote {name}`"
-        why = f"{won.why}. Its settings become the champion's with {how}"
-        return replace(outcome, outcome="won", why=why, challenger=name)
 
-    def _run_trials(self, params: Params) -> None:
-        run_trials(self.pipeline, self.history, self.root / "results", params, self._trials(params))
+def nightly_params(root: Path) -> Params:
+    """Read params.yaml, and check that its settings suit nightly runs.
 
-    def _trials(self, params: Params) -> list[tuple[Trial, dict[str, Any]]]:
-        """Return the challengers' trials with the settings that they change.
+    Raises:
+        ConfigError: the settings do not.
+    """
+    params = load_params(root / "params.yaml")
+    metric = params.nightly.metric
+    known = metric_names(params.evaluation.cutoffs, params.evaluation.metrics)
+    if metric not in known:
+        raise ConfigError(
+            f"params.yaml: nightly.metric: {metric} is not among the metrics at "
+            f"evaluation.cutoffs {list(params.evaluation.cutoffs)}; add its cutoff there, or "
+            f"choose one of {', '.join(known)}"
+        )
+    if params.window.last is not None or not params.training.fit_last:
+        raise ConfigError(
+            "params.yaml: nights need the newest window: set window.last to null and "
+            "training.fit_last to true"
+        )
+    return params
 
-        Raises:
-            ConfigError: the settings of a challenger are invalid, or equal the champion's.
-        """
-        path, challengers = self.root / "params.yaml", params.nightly.challengers.items()
-        return [(trial_of(params, path, name), changes) for name, changes in challengers]
+
+def _settings_and_targets(params: Params) -> dict[str, str]:
+    """Return fingerprints of how models are fitted, and of what they are evaluated on."""
+    flat = flat_settings(params)
+    fitted = {name: v for name, v in flat.items() if name.partition(".")[0] in {*FITTED, "events"}}
+    evaluated = ("evaluation.split", "evaluation.positions", "evaluation.candidates")
+    names = ("events.targets", "window.unit", "window.length", "window.overrun", *evaluated)
+    targets = [params.dataset, params.nightly.metric, *(flat[name] for name in names)]
+    return {"settings": fingerprint(fitted)[:8], "targets": fingerprint(targets)[:8]}
+
+
+def _recorded(state: State, details: dict[str, Any]) -> dict[str, float] | None:
+    """Return the metric by window with the settings of the published model, if they have changed.
+
+    On other targets than those of the present settings no window has been evaluated.
+    """
+    published = state.publication(state.published[0])
+    if published is None or published.details["settings"] == details["settings"]:
+        return None
+    return state.figures(published.details["settings"], details["targets"])
 
 
 def _stands(earlier: Entry, key: str, content: str) -> bool:
     """Return whether a decision on the newest window holds for the present data and settings.
 
-    One that published holds until the data change, whatever the settings are; those of older
-    histories, which do not have the hash of their data, hold for good.
+    One that published holds until the data change, whatever the settings are.
     """
     if earlier.kind == "published":
-        return bool(earlier.details.get("content", content) == content)
+        return bool(earlier.details["content"] == content)
     return earlier.key == key
 
 
 def _entry(kind: Any, checks: list[Check], **more: Any) -> Entry:  # noqa: ANN401
-    json = [check.as_json() for check in checks]
-    failed = [check for check in json if not check["passed"]]
-    reasons = [*(check["why"] for check in failed), *advice_of(failed)]
-    if not failed:
-        excused = [check.why for check in checks if check.is_excused]
-        reasons = [passed_of(json), *excused]
-    return Entry(kind=kind, why="; ".join(reasons), checks=json, **more)
+    failed = [check for check in checks if not check.passed]
+    n = sum(check.checked for check in checks)
+    why = f"{n} guards passed, {len(checks) - n} not checked"
+    if failed:
+        why = "; ".join(
+            [*(c.why for c in failed), *dict.fromkeys(c.advice for c in failed if c.advice)]
+        )
+    return Entry(kind=kind, why=why, checks=[check.as_json() for check in checks], **more)
 
 
 def _open_window(folder: WindowFolder, dataset: str) -> str:
@@ -243,28 +229,11 @@ def _new_windows(state: State, folder: WindowFolder) -> list[Window]:
     return [w for w in folder.windows if w.name > last] if last else [newest]
 
 
-def _admit(
-    folder: WindowFolder, new: list[Window], state: State, params: Params
-) -> tuple[Admission, dict[str, Any]]:
-    """Check new windows, and refused ones that were corrected since; return details to record."""
-    before = state.refused_contents
-    refused = [window for window in folder.windows if before.get(window.name)]
-    contents = {each.name: sha256_of(folder.path(each, "train")) for each in (*refused, *new)}
-    corrected = [each for each in refused if contents[each.name] != before[each.name]]
-    windows = sorted({*corrected, *new}, key=lambda window: window.position)
-    found = admit(folder, windows, before, params.nightly)
-    details: dict[str, Any] = {"windows": [window.name for window in new]}
-    if found.refused:
-        details["refused_windows"] = list(found.refused)
-        details["refused_contents"] = {name: contents[name] for name in found.refused}
-    if found.readmitted:
-        details["readmitted"] = list(found.readmitted)
-    return found, details
-
-
 def _withdrawn_check(name: str, state: State) -> Check:
     if name in state.withdrawn:
         why = f"{name} was rolled back ({state.withdrawn[name]})"
-        advice = "the next window gives another model; `dayahead rollback` takes this one back"
+        advice = (
+            "the next window gives another model; `dayahead nightly --rollback` takes this one back"
+        )
         return Check("withdrawn", False, why, advice)
     return Check("withdrawn", True, "not rolled back before")

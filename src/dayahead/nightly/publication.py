@@ -3,7 +3,6 @@
 import logging
 import shutil
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from dayahead.core.cache import link_tree
@@ -42,8 +41,8 @@ class Publications:
         if current and not self.path(current).is_dir():
             raise DataError(
                 f"{self.path(current)}: no such folder, but current should link to it; restore it, "
-                f"serve the model before it (`dayahead rollback`), or move nights/history.jsonl "
-                f"away to start again"
+                f"serve the model before it (`dayahead nightly --rollback`), or move "
+                f"nights/history.jsonl away to start again"
             )
         if previous and not self.path(previous).is_dir():
             _log.warning(
@@ -60,11 +59,6 @@ class Publications:
         """Return the model that a link names, empty for none."""
         path = self.folder / link
         return path.readlink().name if path.is_symlink() else ""
-
-    def since(self, link: str) -> datetime | None:
-        """Return when a link was made, None where there is none."""
-        path = self.folder / link
-        return datetime.fromtimestamp(path.lstat().st_mtime, UTC) if path.is_symlink() else None
 
     def prune(self, keep: int, order: list[str]) -> None:
         """Remove all but the newest `keep` models and those that are linked.

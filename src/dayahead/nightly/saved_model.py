@@ -1,8 +1,8 @@
-"""A saved model, tested on a window: its ranks there, and its answers to some sessions."""
+"""A saved model, tested on a window: its answers to some sessions, and the items it knows."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -11,12 +11,9 @@ import pyarrow as pa
 from dayahead.config.params import Params
 from dayahead.core.columns import ITEM_ID, N_RESERVED, SESSION_ID, VALUE
 from dayahead.core.errors import DayaheadError
-from dayahead.distributed.launch import main_process
 from dayahead.model.checkpoint import StoredModel, load_model
 from dayahead.nightly.guards import Check, not_checked
-from dayahead.outputs.tables import WindowRanks
 from dayahead.serve.recommender import Recommender
-from dayahead.train.saved_model import saved_ranks
 from dayahead.windows.folder import Window, WindowFolder
 
 TOP_K = 10
@@ -38,22 +35,6 @@ class SavedModel:
             ModelFileError: it is damaged.
         """
         return load_model(self.folder, to_fit=False)
-
-    @property
-    def tick(self) -> int | str:
-        """Its setting live.tick, 0 where it does not count within a window."""
-        return self.stored.config.live.tick if self.stored.model.tick else 0
-
-    def ranks(self, window: Window) -> WindowRanks:
-        """Rank the targets of a window, as the pipeline does after a fit.
-
-        Raises:
-            DayaheadError: the folder is damaged, a score is not finite, or the model was fitted on
-                other windows.
-        """
-        main_process(replace(self.params.compute, device="cpu"), 1)
-        given = self.params.evaluation
-        return saved_ranks(self.stored, self.windows, window, given.split, given.positions)
 
     def smoke_check(self, window: Window, n_sessions: int) -> Check:
         """Check that the model answers sessions of a window given as raw ids."""

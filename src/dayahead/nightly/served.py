@@ -12,11 +12,11 @@ from dayahead.config.params import Params, load_params
 from dayahead.core.errors import ConfigError
 from dayahead.core.project import cache_root
 from dayahead.core.redaction import redacted
-from dayahead.nightly.history import Entry, History, State, lines_of
+from dayahead.nightly.history import Entry, History, State
 from dayahead.nightly.pipeline import RetryLaterError
 from dayahead.nightly.publication import Publications
 
-STATUS = {"published": 0, "nothing new": 0, "rolled back": 0, "held": 3, "refused": 4, "won": 10}
+STATUS = {"published": 0, "nothing new": 0, "rolled back": 0, "held": 3, "refused": 4}
 """Exit status by outcome; `RetryLaterError` exits with 75, any other error with 1."""
 
 
@@ -30,8 +30,6 @@ class Outcome:
     why: str
     current: str = ""
     """The published model."""
-    challenger: str = ""
-    """The challenger that won, if any."""
     entry: Entry | None = field(default=None, repr=False, compare=False)
     """The decision or rollback, where there is one."""
     open: str = ""
@@ -81,24 +79,15 @@ class Served:
                 f"the next call goes on where it was"
             ) from None
 
-    def complete(
-        self, params: Params, run_trials: Callable[[Params], None] | None = None
-    ) -> Outcome | None:
-        """Carry out the newest decision or rollback if a killed run has not; return its outcome.
-
-        Without `run_trials` challengers, whose training takes long, wait for the next night.
-        """
+    def complete(self, params: Params) -> Outcome | None:
+        """Carry out the newest decision or rollback if a killed run has not; return its outcome."""
         self.history.remove_partial()
         state, action = self.history.read(), self.history.unfinished()
-        # First of all: serving must not wait for tracking, trials or the page.
-        self._publish(params, state)
+        self._publish(params, state)  # first: serving must not wait for tracking
         if action is None:
             return None
         if self.record is not None:
             self.record(self.root, params, state, action)
-        if run_trials is not None and action.kind in ("published", "held"):
-            run_trials(params)
-        self.write_page(params)
         self.history.finish()
         return Outcome(action.kind, action.window, action.why, state.published[0], entry=action)
 
@@ -134,17 +123,6 @@ class Served:
             outcome = self.complete(params)
             assert outcome is not None
             return outcome
-
-    def write_page(self, params: Params) -> None:
-        """Write nightly.html."""
-        from dayahead.nightly.page import render_page
-
-        history = self.history
-        history.folder.mkdir(exist_ok=True)
-        state = history.read()
-        times = history.times.of(lines_of(state.entries))
-        since = self.publications.since("current")
-        render_page(history.page, state, params.nightly, params.dataset, times, since)
 
     def _publish(self, params: Params, state: State) -> None:
         if not state.published[0]:  # a new history keeps what an earlier one has published

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pyarrow.dataset import dataset
 
 from dayahead.core.columns import (
-    EVENT_TIME,
     EVENT_TYPE,
     FIRST_WINDOW,
     ITEM_ID,
@@ -211,16 +210,6 @@ class WindowFolder:
             if is_counted is not None:
                 items = items[is_counted[types[0]]]
             counts += np.bincount(items, minlength=size)
-        return counts
-
-    def clicks_by_part(self, window: Window, role: str, n_parts: int) -> NDArray[np.int64]:
-        """Count a role's events in each of `n_parts` equal parts of the window."""
-        counts = np.zeros(n_parts, np.int64)
-        start, end = window.start_time, self.ends[window.name]
-        for batch in self.batches(window, role, [EVENT_TIME]):
-            times = batch[EVENT_TIME].flatten().cast(pa.int64()).to_numpy()
-            inside = times[(times >= start) & (times < end)]  # sessions may go on after the end
-            counts += np.bincount((inside - start) * n_parts // (end - start), minlength=n_parts)
         return counts
 
     def items_in(self, window: Window, role: str) -> NDArray[np.int32]:

@@ -22,7 +22,7 @@ VERBS = {
     "track": 1,  # it expects an option
 }
 """By exit status."""
-ROLLBACK = {"rollback --reason slow": 0}
+ROLLBACK = {"nightly --rollback --reason slow": 0}
 CALL = """
 import json, sys
 from dayahead.__main__ import main

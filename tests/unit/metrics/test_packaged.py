@@ -97,7 +97,7 @@ def test_a_function_is_not_called_without_targets(install):
 def test_a_night_names_a_metric_that_there_is(shop_models, metric):
     with pytest.raises(ConfigError, match=r"nightly\.metric: expected recall_at_20.*rbp_at_20"):
         tiny_params({"nightly": {"metric": metric}})
-    assert tiny_params({"nightly": {"metric": "rbp_at_7"}}).nightly.cutoff == 7
+    assert tiny_params({"nightly": {"metric": "rbp_at_7"}}).nightly.metric == "rbp_at_7"
 
 
 @pytest.mark.parametrize("name", ["train_rbp", "rbp_at_5", "RBP", "r-b-p"])

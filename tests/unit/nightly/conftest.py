@@ -1,8 +1,8 @@
-"""A project for pretended nights, whose pages have no chart."""
+"""A project for pretended nights."""
 
 import pytest
 
-from support.pretended_nights import after_nights, without_charts
+from support.pretended_nights import after_nights
 
 
 @pytest.fixture
@@ -15,10 +15,3 @@ def root(tmp_path, monkeypatch):
 def night(root):
     """The nights of four ordinary days have been run."""
     return after_nights(root, 4)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _without_charts():
-    with pytest.MonkeyPatch.context() as patch:
-        without_charts(patch)
-        yield

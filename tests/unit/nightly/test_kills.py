@@ -14,10 +14,8 @@ from support.pretended_nights import (
 )
 
 N_NIGHTS = 8
-LEVELS = {2: 1}
 KILLED = 77
 CHANGES = ("replace", "rename", "symlink", "link", "unlink", "mkdir", "rmdir", "open")
-NIGHTLY = {"challengers": {"other": {"training": {"epochs": 2}}}, "horizon": 5}
 SEEDS = [seed if seed == 0 else pytest.param(seed, marks=pytest.mark.slow) for seed in range(20)]
 
 
@@ -66,10 +64,10 @@ def count_changes(n_changes, *, before):
 def nights_of(root, kill=None):
     """Run all nights, then a rollback; `kill` says at which change to die, None: not."""
     n_killed = 0
-    write_params(root, NIGHTLY)
+    write_params(root)
     steps = [("deliver", days) for days in deliveries()] + [("rollback", None)]
     for kind, days in steps:
-        night = pretended_night(root, LEVELS)
+        night = pretended_night(root)
         if kind == "deliver":
             night.pipeline.deliver(days)
         work = night.run if kind == "deliver" else lambda: night.rollback("bad")  # noqa: B023
@@ -100,10 +98,9 @@ def expected(tmp_path_factory):
 
 @pytest.mark.long
 def test_the_whole_run_has_every_kind_of_decision(expected):
-    history = expected["nights/history.jsonl"].decode()
-    for kind in ("published", "refused", "enrolled", "succession", "rolled back"):
+    history = expected["nights/history.jsonl"]
+    for kind in ("published", "refused", "rolled back"):
         assert f'"kind": "{kind}"' in history
-    assert '"outcome": "won"' in history
 
 
 @pytest.mark.long

@@ -1,16 +1,14 @@
-"""Stages as processes: how their failures are classified, and what a challenger's run sees."""
+"""Stages as processes: how their failures are classified."""
 
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from dayahead.config.loading import read_yaml
 from dayahead.core.errors import ConfigError, DataError, SourceError, UnreachableError, WindowError
 from dayahead.core.project import stage_failure, stage_lock
 from dayahead.nightly import pipeline as running
@@ -19,13 +17,10 @@ from dayahead.nightly.pipeline import (
     RefusedDataError,
     RetryLaterError,
     StageError,
-    challenger_params,
 )
 from dayahead.preprocess.report import DefectsError
 from dayahead.preprocess.stage import LateRowsError
 from support.waiting import wait_for_file
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -37,7 +32,7 @@ def project(tmp_path, monkeypatch):
 
 
 def failing(monkeypatch, stage, error, status=255):
-    def run(command, folder, environment):
+    def run(command, folder):
         if error is not None:
             with pytest.raises(type(error)), stage_lock(stage):
                 raise error
@@ -129,62 +124,6 @@ def test_a_failure_file_is_gone_when_the_stage_succeeds(project):
         assert not stage_failure(project, "download").exists()
 
 
-def test_challengers_change_their_settings_and_nothing_that_is_evaluated():
-    own = read_yaml(ROOT / "params.yaml")
-    params = challenger_params(ROOT / "params.yaml", {"model": {"d_model": 32}})
-    assert params["model"] == own["model"] | {"d_model": 32}
-    assert params["training"] == own["training"] | {"fit_last": False}
-    for section in ("window", "preprocess", "evaluation", "dataset"):
-        assert params[section] == own[section]
-    assert read_yaml(ROOT / "params.yaml") == own
-
-
-def test_a_challenger_runs_in_a_folder_of_its_own(project, monkeypatch):
-    (project / "params.yaml").write_text((ROOT / "params.yaml").read_text())
-    (project / "own_models.py").touch()
-    seen = {}
-
-    def run(command, folder, environment):
-        seen.update(
-            folder=folder, environment=environment, params=read_yaml(folder / "params.yaml")
-        )
-        return 0
-
-    monkeypatch.setattr(running, "_run", run)
-    for _ in range(2):  # the second finds the folder of the first
-        results = Pipeline(project).challenge("abc", {"model": {"d_model": 32}})
-    assert results == project / ".dayahead/nightly/abc/results"
-    assert seen["environment"]["DVC_ROOT"] == str(project)
-    assert seen["params"]["model"]["d_model"] == 32
-    assert (seen["folder"] / "data").readlink() == project / "data"
-    assert (seen["folder"] / "own_models.py").exists()
-    assert not (project / "results").exists()
-    moved = project.rename(project.with_name("moved"))
-    monkeypatch.setenv("DVC_ROOT", str(moved))
-    Pipeline(moved).challenge("abc", {"model": {"d_model": 32}})
-    assert (seen["folder"] / "data").readlink() == moved / "data"
-
-
-@pytest.mark.parametrize("place", ["vectors/items.parquet", "data/items.parquet"])
-def test_a_challenger_finds_the_item_vectors_of_the_project(project, monkeypatch, place):
-    (project / "params.yaml").write_text((ROOT / "params.yaml").read_text())
-    vectors = project / place
-    vectors.parent.mkdir()
-    vectors.write_bytes(b"vectors")
-    found = []
-
-    def run(command, folder, environment):
-        path = read_yaml(folder / "params.yaml")["model"]["pretrained_items"]
-        found.append((path, (folder / path).read_bytes()))
-        return 0
-
-    monkeypatch.setattr(running, "_run", run)
-    for _ in range(2):  # the second finds the links of the first
-        Pipeline(project).challenge("abc", {"model": {"pretrained_items": place}})
-    assert found == [(place, b"vectors")] * 2
-    assert not vectors.is_symlink()
-
-
 STAGE = """
 import os, time
 from pathlib import Path
@@ -218,7 +157,7 @@ def test_a_signal_ends_the_stage_too(project, monkeypatch):
 
     monkeypatch.setattr(running, "time", SimpleNamespace(sleep=interrupted))
     with pytest.raises(KeyboardInterrupt):
-        running._run(["sh", "-c", f"{sys.executable} stage.py; exit $?"], project, {})
+        running._run(["sh", "-c", f"{sys.executable} stage.py; exit $?"], project)
     wait_for_file(project / "ended in order")
     _, alive = psutil.wait_procs(stages, 60)
     assert alive == []

@@ -1,15 +1,13 @@
-"""A saved model on a window: the ranks of the pipeline, and answers in raw ids."""
+"""A saved model on a window: answers in raw ids, and the share of the items that it knows."""
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from dayahead.core.errors import ModelFileError
 from dayahead.model.checkpoint import load_model
 from dayahead.nightly.saved_model import SavedModel
 from dayahead.windows.folder import WindowFolder
-from support.tiny_settings import ranks_of, tiny_study, train_study
+from support.tiny_settings import tiny_study, train_study
 from support.window_folders import day, markov_days, write_window_folder
 
 N_ITEMS = 25
@@ -34,23 +32,6 @@ def saved(request, windows, tmp_path_factory):
     return out, SavedModel(out / "models", WindowFolder(windows), study.params)
 
 
-def test_its_ranks_are_those_of_the_pipeline(saved):
-    out, model = saved
-    window = model.windows.windows[2]
-    found = model.ranks(window)
-    assert np.array_equal(found.ranks, ranks_of(out, window.name))
-    assert found.n_sessions == 40
-
-
-def test_windows_whose_items_were_renumbered_are_refused(saved, tmp_path):
-    _, model = saved
-    days = markov_days(4, 40, N_ITEMS)
-    folder = WindowFolder(write_window_folder(tmp_path, [[[24, 7, 3]], *days[1:]]))
-    other = replace(model, windows=folder)
-    with pytest.raises(ModelFileError, match="another vocabulary of item_id"):
-        other.ranks(folder.windows[2])
-
-
 def test_the_folder_is_read_once(saved, monkeypatch):
     model = replace(saved[1])
     n_reads = []
@@ -60,18 +41,8 @@ def test_the_folder_is_read_once(saved, monkeypatch):
     )
     window = model.windows.windows[2]
     assert model.smoke_check(window, 3).passed
-    model.ranks(window)
     model.coverage(window)
     assert n_reads == [1]
-
-
-def test_every_position_can_be_a_target(saved):
-    _, model = saved
-    window, params = model.windows.windows[2], model.params
-    every = replace(params, evaluation=replace(params.evaluation, positions="all"))
-    found = replace(model, params=every).ranks(window)
-    is_last = np.append(found.positions[1:] == 1, True)
-    assert np.array_equal(found.ranks[is_last], model.ranks(window).ranks)
 
 
 def test_it_answers_sessions_in_raw_ids(saved):

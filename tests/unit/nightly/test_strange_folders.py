@@ -39,7 +39,6 @@ def test_a_reason_that_is_not_utf8_is_written_out(root, night):
 def test_a_reason_holds_no_secret(root, night):
     night.rollback("see https://me:HUSH@host/x?token=HUSH")
     assert "HUSH" not in night.history.path.read_text()
-    assert "HUSH" not in night.history.page.read_text()
 
 
 @pytest.mark.parametrize("reason", ["\u2028 \x85 \x0b \x1c \x00", '"\\\r\n{}<b>&', ""])
@@ -108,7 +107,7 @@ def test_without_the_current_model_a_night_is_refused_and_a_rollback_is_not(root
     after_nights(root, 4)
     shutil.rmtree((root / "published/current").resolve())
     night = pretended_night(root)
-    with pytest.raises(DataError, match=r"no such folder.*dayahead rollback"):
+    with pytest.raises(DataError, match=r"no such folder.*nightly --rollback"):
         night.run()
     assert night.rollback("gone").status == 0
     assert linked(root) == [day(2), None]
@@ -125,7 +124,7 @@ def test_a_damaged_mark_repeats_the_last_step(root, night, content):
 
 def test_a_history_that_is_not_utf8_is_named_with_the_line(root, night):
     night.history.path.write_bytes(night.history.path.read_bytes() + b'{"kind": "\xff"}\n')
-    with pytest.raises(DataError, match=r"history\.jsonl: line 5 is not an entry"):
+    with pytest.raises(DataError, match=r"history\.jsonl: line 4 is not an entry"):
         night.run()
 
 
@@ -149,7 +148,6 @@ def test_a_history_on_a_disk_that_is_away_is_not_started_again(root, night):
             for case in (
                 ("published", "loop", "no such folder"),
                 ("nights/history.jsonl", "loop", "in the way"),
-                ("nights/nightly.html", "folder", "in the way"),
                 ("nights/finished.json", "folder", "in the way"),
                 ("published/.current.new", "folder", "in the way"),
             )

@@ -14,7 +14,6 @@ from dayahead.comparison.table import result_table
 from dayahead.config.params import flat_settings, load_params
 from dayahead.core.errors import ComparisonError, ConfigError, DataError
 from dayahead.metrics.metrics import mean
-from dayahead.nightly.succession import _compared
 from dayahead.outputs.tables import ranked_windows, read_windows
 from dayahead.train.compared_baselines import train_baselines
 from dayahead.train.run import Run
@@ -124,14 +123,8 @@ def test_aggregate_says_that_the_package_has_changed(shop_models, windows, tmp_p
         aggregate(folders, study.params.evaluation.cutoffs, flat_settings(study.params))
 
 
-def test_a_search_and_a_night_may_name_it(shop_models, windows, tmp_path):
+def test_a_search_and_a_night_may_name_it(shop_models):
     params = tiny_params({**OWN, "nightly": {"metric": "rbp_at_5"}})
     assert _metric("rbp_at_1", params) == "rbp_at_1"
     with pytest.raises(ConfigError, match=r"expected one of .*rbp_at_5"):
         _metric("rbp_at_20", params)
-    study = tiny_study(windows, tmp_path / "a", WITHOUT)
-    train(study)
-    compared = _compared(
-        ranked_windows(study.results), ([study.results], [study.results]), params.nightly
-    )
-    assert [each.name for each in compared] == ["rbp_at_5", "recall_at_5"]

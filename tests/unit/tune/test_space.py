@@ -101,7 +101,7 @@ def test_interrupted_trials_have_the_values_that_they_had():
             "a search changes the sections model, task, ",
         ),
         ({"dataset": {"choices": ["g1"]}}, "a search changes the sections model, task, "),
-        ({"nightly.horizon": {"choices": [7]}}, "a search changes the sections model, task, "),
+        ({"nightly.windows": {"choices": [7]}}, "a search changes the sections model, task, "),
         ({"model.n_layer": {"low": 0.5, "high": 2.0}}, r"space.model.n_layer: .*integer"),
         ({"model.n_layer": {"choices": [2, 0]}}, r"n_layer: .*greater than or equal to 1"),
         ({"model.dropout": {"low": 0.0, "high": 1.0}}, r"model.dropout: .*less than 1"),

@@ -267,7 +267,6 @@ def test_a_study_is_not_continued_with_other_settings(tmp_path, plan, change, na
     [
         {"machine.workers": 7},
         {"tracking.sinks": []},
-        {"nightly.challengers": {"small": {"model": {"d_model": 32}}}},
     ],
 )
 def test_settings_outside_the_study_may_change(tmp_path, plan, changed):
