@@ -30,7 +30,7 @@ TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
 export PATH := $(or $(DAYAHEAD_ENVIRONMENT),$(CURDIR)/.venv)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-long test-slow faults cluster check bench bench-peers bench-accuracy bench-preprocess bench-live gpu-smoke profile ui experiments cache image image-test sbom docs format lock clean
+.PHONY: help repro test test-long test-slow walks faults cluster check bench bench-peers bench-accuracy bench-preprocess bench-live gpu-smoke profile ui experiments cache image image-test sbom docs format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {gsub(/[$$][$$]/, "$$"); printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -44,10 +44,13 @@ test: $(DEV_READY)  ## run the fast tests (TESTS="tests/unit/train tests/pipelin
 	python -m pytest $(strip $(PARALLEL) $(TESTS))
 
 test-long: $(DEV_READY)  ## run the tests that take a second or more: five minutes
-	python -m pytest $(strip $(PARALLEL) $(TESTS)) -m "long and not slow and not gpu and not faults and not cluster"
+	python -m pytest $(strip $(PARALLEL) $(TESTS)) -m "long and not slow and not gpu and not faults and not cluster and not walk"
 
 test-slow: $(DEV_READY)  ## run the tests that take minutes
-	python -m pytest $(MORE_TIME) -m "slow and not gpu"
+	python -m pytest $(MORE_TIME) -m "slow and not gpu and not walk"
+
+walks: $(DEV_READY)  ## run sentences of a user, each a test
+	python -m pytest $(MORE_TIME) -m walk tests/walks
 
 faults: $(DEV_READY)  ## kill, starve and damage runs on real clicks ($$DAYAHEAD_DATA): an hour
 	python -m pytest $(MORE_TIME) -m faults tests/faults
