@@ -44,7 +44,7 @@ class Study:
 
     def train(self, options: str = "", launcher: str = "") -> Job:
         """Submit the recipe on two nodes."""
-        return self.submit(f"{TWO_NODES} {options} tools/slurm/train.sbatch {launcher}")
+        return self.submit(f"{TWO_NODES} {options} tools/train.sbatch {launcher}")
 
     def wait_for_fits(self, job: Job, n: int = 1) -> None:
         """Wait until so many windows are cached and the job is at work on the next."""

@@ -1,4 +1,4 @@
-"""tools/slurm/train.sbatch on two nodes: undisturbed or not, it ends with the same bytes."""
+"""tools/train.sbatch on two nodes: undisturbed or not, it ends with the same bytes."""
 
 import pytest
 

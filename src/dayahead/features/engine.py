@@ -30,6 +30,10 @@ _adapt_dask()
 with warnings.catch_warnings():
     # Of stringcase, below Merlin's schema, when it is first compiled.
     warnings.filterwarnings("ignore", ".*invalid escape sequence")
+    from merlin.core import has_gpu
+
+    # Where NVML finds a device Merlin would import cuDF, in training too, and names that it has not.
+    has_gpu.HAS_GPU = False
     import nvtabular
     from merlin.dag import ColumnSelector, executors
     from merlin.io import Dataset
