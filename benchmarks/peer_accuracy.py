@@ -11,7 +11,7 @@ Seconds are user time of one thread, of all fits and evaluations; of a peer with
 Windows, settings and cells (cells.jsonl) are kept in build/accuracy, and what is there is not made
 again: remove the folder to begin with other settings or code.
 
-Command: make bench-accuracy, or make bench-peers SIZE=shop
+Command: python benchmarks/peer_accuracy.py
 """
 
 import argparse

@@ -10,8 +10,9 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -22,7 +23,6 @@ from dayahead.dataset.schema import DatasetConfig, load_dataset
 from dayahead.download.shop import events_of
 from dayahead.presets import preset_names
 from support.project_copy import clone_project
-from support.tools import load_tool
 from support.window_folders import day
 
 ROOT = Path(__file__).parents[2]
@@ -61,40 +61,13 @@ def test_the_readme_is_short():
 def test_every_file_names_the_version_of_this_release():
     """Python's packages have it from pyproject.toml; only a release changes the others."""
     version = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["version"]
-    manifests = [*(ROOT / "containers").rglob("*.yaml"), ROOT / "containers" / "ngc-job"]
+    manifests = (ROOT / "containers").rglob("*.yaml")
     files = [ROOT / "CITATION.cff", ROOT / "CHANGELOG.md", *DOCS, *manifests]
     pattern = r"^## (\d\S*)|^version: (\S+)|version = \{(\S+)\}|(\d+\.\d+\.\d+)-c(?:pu|uda)\b"
     named = {str(file): re.findall(pattern, text_of(file), re.M)[:1] for file in files}
     found = {name: "".join(*each) for name, each in named.items() if each}
     assert found == dict.fromkeys(found, version)
     assert len(found) == 7
-
-
-def test_the_generated_pages_are_current():
-    for name, text in load_tool("settings_pages").pages().items():
-        assert text_of(ROOT / "docs" / name) == text, (
-            "run `python tools/settings_pages.py params.yaml`"
-        )
-
-
-def test_the_pages_are_those_of_the_defaults_whatever_params_yaml_says(tmp_path):
-    tool = load_tool("settings_pages")
-    for folder in ("docs", tool.DEFAULTS.parent):
-        (tmp_path / folder).mkdir(parents=True)
-    shutil.copy(ROOT / tool.DEFAULTS, tmp_path / tool.DEFAULTS)
-    own = text_of(ROOT / "params.yaml").replace("seed: 1", "seed: 12345")
-    assert "12345" in own
-    (tmp_path / "params.yaml").write_text(own)
-    tool.write(tmp_path)
-    assert text_of(tmp_path / tool.DEFAULTS) == text_of(ROOT / tool.DEFAULTS)
-    assert text_of(tmp_path / "docs" / "settings.md") == text_of(ROOT / "docs" / "settings.md")
-    tool.write(tmp_path, tmp_path / "params.yaml")
-    assert text_of(tmp_path / tool.DEFAULTS) == own
-    assert "`12345`" in text_of(tmp_path / "docs" / "settings.md")
-    (tmp_path / "params.yaml").write_text(own.replace("  seed: 12345\n", ""))
-    with pytest.raises(SystemExit, match=r"params\.yaml: lacks 'seed'; give each setting a line"):
-        tool.write(tmp_path, tmp_path / "params.yaml")
-    assert text_of(tmp_path / tool.DEFAULTS) == own
 
 
 def test_the_navigation_lists_every_page():
@@ -157,14 +130,26 @@ def test_commands_exist():
     assert violations(unknown) == {}
 
 
+def keys_of(cls, section=""):
+    """The dotted keys of a dataclass and of those in it."""
+    hints = get_type_hints(cls)
+    for field in fields(cls):
+        yield f"{section}.{field.name}"
+        inner = next(filter(is_dataclass, leaves(hints[field.name])), None)
+        if inner is not None:
+            name = f"{section}.{field.name}".lstrip(".")
+            yield from keys_of(inner, name)
+
+
+def leaves(hint):
+    yield hint
+    for part in get_args(hint):
+        yield from leaves(part)
+
+
 def test_settings_exist():
     """Of params.yaml and of data set files: model.d_model, sessions.gap_minutes ..."""
-    found = [
-        each
-        for cls in (Params, DatasetConfig)
-        for each in load_tool("settings_pages").sections(cls)
-    ]
-    known = {f"{each.key}.{field.name}" for each in found for field in fields(each.cls)}
+    known = {*keys_of(Params), *keys_of(DatasetConfig)}
     sections = "|".join({name.split(".")[0] for name in known} - {""})
     # A table of a notebook, a file, and the fields of a list in a record.
     others = {f"events.{name}" for name in ("groupby", "event_time", "sqlite", "item")}

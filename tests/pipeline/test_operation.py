@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from dayahead.config.loading import read_yaml
 from dayahead.live.clock import EventClock
 from dayahead.live.event_log import Event
 from dayahead.live.list_log import LISTS, ListLog
@@ -66,9 +65,3 @@ def test_a_project_without_services_or_tracking_is_saved_too(project, tmp_path):
     run(BACKUP, project, tmp_path / "backup")
     run(RESTORE, tmp_path / "new", tmp_path / "backup")
     assert bytes_in(tmp_path / "new/nights") == bytes_in(project / "nights")
-
-
-def test_the_table_lists_every_alert():
-    rules = read_yaml(ROOT / "containers/monitoring/rules.yaml")["groups"][0]["rules"]
-    listed = re.findall(r"^\| `(Dayahead\w+)` \|", PAGE, re.M)
-    assert listed == [rule["alert"] for rule in rules]

@@ -27,7 +27,7 @@ def test_the_table_lists_every_exit_status():
 
 def test_kubernetes_and_systemd_do_not_retry_what_only_a_person_can_solve():
     final = sorted({*STATUS.values()} - {0})
-    manifest = (ROOT / "containers/kubernetes/nightly.yaml").read_text()
+    manifest = (ROOT / "containers/nightly.yaml").read_text()
     assert f"values: {final}" in manifest
     prevented = re.search(r"^RestartPreventExitStatus=(.*)$", PAGE, re.MULTILINE)[1]
     assert prevented.split() == [str(status) for status in sorted([1, *final])]

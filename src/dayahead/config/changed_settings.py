@@ -11,7 +11,7 @@ from dayahead.config.params import Params, flat_settings, load_params
 
 Setting = str | int | float | bool | None | Sequence[Any] | Mapping[str, Any]
 DEFAULTS: Final = Path(__file__).with_name("defaults.yaml")
-"""params.yaml as it comes with Dayahead; tools/settings_pages.py writes it."""
+"""params.yaml as it comes with Dayahead; a test compares both."""
 
 
 def changed_settings(settings: Mapping[str, Setting]) -> dict[str, tuple[Setting, Setting]]:

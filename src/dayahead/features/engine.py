@@ -32,7 +32,7 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", ".*invalid escape sequence")
     from merlin.core import has_gpu
 
-    # Where NVML finds a device Merlin would import cuDF, in training too, and names that it has not.
+    # Where NVML finds a device Merlin would import cuDF, and names that cuDF has no longer.
     has_gpu.HAS_GPU = False
     import nvtabular
     from merlin.dag import ColumnSelector, executors

@@ -33,7 +33,7 @@ def settings_with(folder, overrides):
 
 def test_the_defaults_are_params_yaml():
     assert DEFAULTS.read_text() == (ROOT / "params.yaml").read_text(), (
-        "run `python tools/settings_pages.py params.yaml`"
+        "run `cp params.yaml src/dayahead/config/defaults.yaml`"
     )
 
 

@@ -82,7 +82,7 @@ def random_lists(seed):
 
 
 def test_figures_equal_those_of_rectools():
-    """Beside it, in its environment: `make bench-peers` sets it up."""
+    """Beside it, in its environment: `make build/peers/rectools/.ready` sets it up."""
     if find_spec("rectools") is None and not PEER.exists():
         pytest.skip("RecTools is not installed; make build/peers/rectools/.ready installs it")
     cases = [(random_lists(seed), k) for seed in range(5) for k in (1, 3, 5, 9)]

@@ -1,4 +1,4 @@
-"""Whole studies on a real GPU agree with those on the CPU: `make gpu-smoke`."""
+"""Whole studies on a real GPU agree with those on the CPU: python -m pytest -m gpu."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ ROUGH_VARIANTS = ("bfloat16", "bfloat16 gru", "noise")
 
 
 def on_gpu(test):
-    """Mark a test for `make gpu-smoke`, where a library's warning is shown but is no failure."""
+    """Mark a test for a GPU, where a library's warning is shown but is no failure."""
     return pytest.mark.gpu(pytest.mark.filterwarnings("default")(test))
 
 
