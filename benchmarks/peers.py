@@ -3,9 +3,9 @@
 All train on the same sessions of 2 to 20 events (mean about 5) over 20,000 items, with d 128, 2
 layers, 4 heads, batches of 256, the dropout of params.yaml, as many threads, and AdamW. Each runs
 in its own environment (`make build/peers/rectools/.ready` builds RecTools') as a process that
-stays, and they take turns: in each turn an epoch of training and a pass of evaluation, in which the last item
-of each session is looked for among all items. Figures are medians of turns, ratios are taken
-within a turn. Ours runs in its default precision and in float32, which is the peers'.
+stays, and they take turns: in each turn an epoch of training and a pass of evaluation, in which the
+last item of each session is looked for among all items. Figures are medians of turns, ratios are
+taken within a turn. Ours runs in its default precision and in float32, which is the peers'.
 
 Loss or recall@20 after the last turn tells whether a program does its work at all. The programs
 draw different weights and orders; RecTools makes fewer steps.

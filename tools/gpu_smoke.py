@@ -69,7 +69,7 @@ def time_steps(process: Process, tiny: bool) -> None:
             torch.cuda.synchronize()
 
     times = [seconds(step) for _ in range(ROUNDS + 1)][1:]
-    if process.rank.is_first:
+    if process.is_main:
         print(f"step of {n_sessions} sessions: {1e3 * statistics.median(times):.1f} ms", flush=True)
 
 
