@@ -10,7 +10,6 @@ with exit_with_message():
 
     from dayahead.commands.cache import cache
     from dayahead.commands.compare import compare
-    from dayahead.commands.export import export
     from dayahead.commands.help_examples import epilog_of
     from dayahead.commands.inspect import inspect
     from dayahead.commands.nightly import nightly
@@ -33,7 +32,6 @@ for _verb in (
         recommend,
         similar,
         serve,
-        export,
         compare,
         table,
         preset,

@@ -22,12 +22,6 @@ EXAMPLES = {
         "dayahead serve --published published --live",
         "dayahead serve --log-lists --against published/previous --share 0.1",
     ),
-    "export": (
-        "dayahead export exported",
-        "dayahead export exported --format onnx --top-k 100",
-        "dayahead export item-vectors --format vectors",
-        "dayahead export item-vectors --format hnsw",
-    ),
     "compare": (
         "dayahead compare HEAD small",
         "dayahead compare A1,A2,A3 B1,B2,B3",

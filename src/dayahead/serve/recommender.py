@@ -22,6 +22,7 @@ from dayahead.features.arrays import ints
 from dayahead.features.session_encoder import SessionEncoder
 from dayahead.features.vocabulary import KnownValues
 from dayahead.model.checkpoint import StoredModel, load_model
+from dayahead.model.embeddings import VECTOR
 from dayahead.serve.known_items import KnownItems
 from dayahead.serve.ranking import Filter, Named, Ranked, RankingModel, rank_sessions
 from dayahead.serve.raw_sessions import RawSessions
@@ -69,6 +70,28 @@ class Recommender:
         return self.recommend_after(
             events, top_k, cold_start=cold_start, exclude_seen=exclude_seen, where=where
         )
+
+    def item_vectors(self) -> pa.Table:
+        """Return the vectors by which the network, or that of `memory`, reads items.
+
+        Returns:
+            A row for each item that may be recommended, in the order of the catalogue: value (raw
+            id) and vector (float32 list), as `model.pretrained_items` reads them.
+
+        Raises:
+            ConfigError: the model has no network.
+        """
+        network = self.stored.model.network
+        if network is None:
+            name = self.stored.config.model.architecture
+            raise ConfigError(f"{name} has no item vectors; load a model with a network, as gpt2")
+        candidates = self.stored.candidates
+        rows = candidates[~self.is_unknown(candidates)] - N_RESERVED
+        vectors = network.item_vectors[torch.from_numpy(rows).long()].detach().numpy()
+        offsets = np.arange(0, vectors.size + 1, vectors.shape[1], dtype=np.int32)
+        values = self.stored.vocabularies[ITEM_ID][VALUE].take(pa.array(rows))
+        lists = pa.ListArray.from_arrays(offsets, vectors.ravel())
+        return pa.table({VALUE: values, VECTOR: lists})
 
     def events_of(self, items: Sequence[int | str]) -> pa.Table:
         """Return the events of a session of raw item ids alone, oldest first.

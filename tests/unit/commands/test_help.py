@@ -38,7 +38,7 @@ def test_the_help_of_a_verb_ends_with_its_examples(verb):
 
 
 def test_help_shows_words_in_brackets():
-    """Such as `pip install 'dayahead[hnsw]'`: rich takes them for markup, unless escaped."""
+    """Such as `pip install 'dayahead[redis]'`: rich takes them for markup, unless escaped."""
     helps = [each.help or "" for command in VERBS.values() for each in command.params]
     helps += [command.help or "" for command in VERBS.values()]
     hidden = [text for text in helps if Text.from_markup(text).plain.count("[") < text.count("[")]

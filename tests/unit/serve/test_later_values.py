@@ -8,9 +8,8 @@ import pyarrow.compute as pc
 import pytest
 import torch
 
-from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, N_RESERVED, SESSION_ID, USER_ID
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, SESSION_ID, USER_ID
 from dayahead.distributed.process import Rank
-from dayahead.serve.export import export_model, max_events
 from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import Options
@@ -119,33 +118,6 @@ def test_a_saved_model_has_the_same_ranks_in_a_window_after_the_next(fit):
         found = recommended(recommender, name)
         score = found.get(raw[target - N_RESERVED], -np.inf)  # LATER is no candidate of all
         assert rank == 1 + sum(other > score for other in found.values()), name
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_an_exported_network_reads_later_values_as_service_does(fit, tmp_path):
-    store, recommender = fit(catalogue="full", architecture="gpt2")
-    path = export_model(tmp_path / "models", tmp_path / "exported", "pt2", 99)
-    exported = torch.export.load(path).module()
-    own = [ITEM_ID, "colour"]
-    columns = [SESSION_ID, *own, *(f"bef_{name}" for name in [*own, EVENT_TIME]), EVENT_TIME]
-    table = store.read(store.windows[2], "all", columns)
-    sessions = Sessions.from_table(table.drop([SESSION_ID]), 3)
-    batch = sessions.gather(torch.arange(len(sessions)), Rank(0, 1))
-    width, n_known = max_events(recommender.stored), batch.lengths - 1
-    is_read = torch.arange(width) < n_known[:, None]
-    wide = {
-        name: torch.nn.functional.pad(values, (0, width))[:, :width].long() * is_read
-        for name, values in batch.columns.items()
-    }
-    items, scores = exported({name: wide[name] for name in [*own, IS_PAST]}, n_known)
-    raw = recommender.stored.vocabularies[ITEM_ID]["value"].to_pylist()
-    for row, name in enumerate(table[SESSION_ID].to_pylist()):
-        ids = [raw[index - N_RESERVED] for index in items[row]]
-        wanted = recommended(recommender, name)
-        np.testing.assert_allclose(
-            scores[row].detach(), [wanted[each] for each in ids], rtol=1e-5, atol=1e-5, err_msg=name
-        )
 
 
 @pytest.mark.parametrize("catalogue", ["grow", "full"])
