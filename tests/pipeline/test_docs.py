@@ -189,7 +189,7 @@ def test_files_of_the_source_exist():
         named = re.findall(rf"`((?:{tops})/[\w./-]+)`", text_of(page))
         bases = (ROOT, ROOT / "src" / "dayahead")
         presets = preset_names(ROOT / "presets")
-        written = {"live/events.sqlite", "live/lists.sqlite"}  # by services
+        written = {"live/events.sqlite"}  # by services
         return [
             name
             for name in named

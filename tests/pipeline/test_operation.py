@@ -9,7 +9,6 @@ import pytest
 
 from dayahead.live.clock import EventClock
 from dayahead.live.event_log import Event
-from dayahead.live.list_log import LISTS, ListLog
 from dayahead.live.sqlite_log import SqliteLog
 from support.pretended_nights import run_nights
 from support.window_folders import bytes_in
@@ -37,9 +36,6 @@ def project(tmp_path, monkeypatch):
 @pytest.mark.long
 def test_a_backup_beside_a_service_restores_nights_models_and_logs(project, tmp_path):
     (tmp_path / "new").mkdir()
-    lists = ListLog(project / "live/lists.sqlite", EventClock(), 10**9)
-    lists.add("s", None, "A", "m", [1])
-    lists.close()
     log = SqliteLog(project / "live/events.sqlite", EventClock())
     events = [Event(f"e{n}", "s", None, n, {"item_id": n}) for n in range(100)]
     log.append(events)
@@ -55,8 +51,6 @@ def test_a_backup_beside_a_service_restores_nights_models_and_logs(project, tmp_
     restored = SqliteLog(tmp_path / "new/live/events.sqlite", EventClock())
     assert [each.id for each in restored.read()] == [each.id for each in events]
     restored.close()
-    with LISTS.reading(tmp_path / "new/live/lists.sqlite") as connection:
-        assert connection.execute("SELECT session FROM lists").fetchall() == [("s",)]
 
 
 @pytest.mark.long

@@ -37,20 +37,16 @@ class LiveClient:
 
 
 @contextmanager
-def live_client(
-    models, log, clock=None, *, limits=LIMITS, reload_seconds=1000, files=(), trial=None, lists=None
-):
+def live_client(models, log, clock=None, *, limits=LIMITS, reload_seconds=1000):
     """Serve a model; the log is a path, or the URL of a Redis server."""
     clock = clock or EventClock()
     events = _event_log(str(log), clock)
 
     def feed(metrics):
-        return LiveFeed(events, clock, KEEP_SECONDS, files, metrics)
+        return LiveFeed(events, clock, KEEP_SECONDS, metrics)
 
     try:
-        service = Service(
-            ModelSource(models), "popularity", reload_seconds, limits, feed, trial, lists
-        )
+        service = Service(ModelSource(models), "popularity", reload_seconds, limits, feed)
         with TestClient(create_app(service)) as client:
             yield LiveClient(client, service, events)
     finally:

@@ -20,7 +20,6 @@ EXAMPLES = {
         "dayahead serve",
         "dayahead serve --published published --port 8000",
         "dayahead serve --published published --live",
-        "dayahead serve --log-lists --against published/previous --share 0.1",
     ),
     "compare": (
         "dayahead compare HEAD small",

@@ -5,7 +5,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from dayahead.core.collector import freeze_and_collect_rarely
 from dayahead.core.errors import ConfigError
 from dayahead.live.clock import Kind, clock_of
 from dayahead.live.event_log import DEFAULT_LOG
-from dayahead.live.list_log import DEFAULT_LISTS, ListLog
 from dayahead.serve.limits import MIB, Limits
 from dayahead.serve.request import ColdStart
 
@@ -25,13 +24,12 @@ if TYPE_CHECKING:
     from dayahead.live.clock import Clock
     from dayahead.live.event_log import EventLog
     from dayahead.serve.service import NewFeed, Service
-    from dayahead.serve.trial import Trial
 
 DRAIN_SECONDS = 30
 BACKLOG = 2048
 OTHER_FILES = 256
 """Open files besides connections: those of the model, libraries and the event loop."""
-LIVE_OPTIONS = ("events_log", "clock", "follow", "keep_hours")
+LIVE_OPTIONS = ("events_log", "clock", "keep_hours")
 """Options that only --live reads."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 Models = Annotated[Path | None, typer.Option(help="Folder of the saved model; models/ by default.")]
@@ -80,28 +78,9 @@ ClockKind = Annotated[
     Kind,
     typer.Option(help="What time it is: the machine's, or that of the newest event, for replays."),
 ]
-Follow = Annotated[
-    list[Path] | None,
-    typer.Option(help="File to which events are appended, one JSON object a line; repeatable."),
-]
 KeepHours = Annotated[
     int, typer.Option(min=0, help="How long events are kept after they are part of a fit.")
 ]
-Against = Annotated[
-    Path | None,
-    typer.Option(help="Folder of a second model, such as published/previous, for an A/B test."),
-]
-Share = Annotated[
-    float | None,
-    typer.Option(help="Share of the sessions that it answers, by a hash of session_id."),
-]
-LogLists = Annotated[
-    bool,
-    typer.Option(
-        "--log-lists", help=f"Log the lists of sessions with a session_id: {DEFAULT_LISTS}."
-    ),
-]
-ListDays = Annotated[int, typer.Option(min=1, help="How long these lists are kept.")]
 
 
 def serve(  # noqa: PLR0913, PLR0917
@@ -127,12 +106,7 @@ def serve(  # noqa: PLR0913, PLR0917
     live: Live = False,
     events_log: EventsLog = DEFAULT_LOG,
     clock: ClockKind = "wall",
-    follow: Follow = None,
     keep_hours: KeepHours = 48,
-    against: Against = None,
-    share: Share = None,
-    log_lists: LogLists = False,
-    list_days: ListDays = 30,
 ) -> None:
     """Answer sessions over HTTP, with the newest model; with --live it counts clicks as they come.
 
@@ -142,27 +116,23 @@ def serve(  # noqa: PLR0913, PLR0917
     from dayahead.serve.service import Service
 
     if not live:
-        _reject_given(context, LIVE_OPTIONS, "--live")
-    if not log_lists:
-        _reject_given(context, ("list_days",), "--log-lists")
+        _reject_given(context)
     limits = _limits(context.params)
     _set_up(limits.connections, threads)
-    source, trial = ModelSource.chosen(models, published), _trial(against, share)
-    time = clock_of(clock)
-    opened = _feed(events_log, time, keep_hours, follow or []) if live else nullcontext()
-    logged = _list_log(time, list_days) if log_lists else nullcontext()
-    with _listening(host, port) as listening, opened as feed, logged as lists:
-        service = Service(source, cold_start, reload_seconds, limits, feed, trial, lists)
+    source = ModelSource.chosen(models, published)
+    opened = _feed(events_log, clock_of(clock), keep_hours) if live else nullcontext()
+    with _listening(host, port) as listening, opened as feed:
+        service = Service(source, cold_start, reload_seconds, limits, feed)
         _run(service, listening, host)
 
 
-def _reject_given(context: typer.Context, names: Iterable[str], needed: str) -> None:
-    """Raise ConfigError if one of these options is on the command line: it would do nothing."""
-    for name in names:
+def _reject_given(context: typer.Context) -> None:
+    """Raise ConfigError for an option on the command line that does nothing without --live."""
+    for name in LIVE_OPTIONS:
         source = context.get_parameter_source(name)  # its type is private to typer
         if source is not None and source.name == "COMMANDLINE":
             option = f"--{name.replace('_', '-')}"
-            raise ConfigError(f"serve: {option} needs {needed}; add it, or leave {option} out")
+            raise ConfigError(f"serve: {option} needs --live; add it, or leave {option} out")
 
 
 def _limits(given: Mapping[str, Any]) -> Limits:
@@ -177,34 +147,13 @@ def _limits(given: Mapping[str, Any]) -> Limits:
     )
 
 
-def _trial(against: Path | None, share: float | None) -> "Trial | None":
-    from dayahead.model.content_keys import is_published
-    from dayahead.serve.model_source import ModelSource
-    from dayahead.serve.trial import Trial
-
-    if (against is None) != (share is None):
-        raise ConfigError("serve: --against DIR and --share S go together, such as --share 0.1")
-    if against is None or share is None:
-        return None
-    return Trial(ModelSource(against, is_published=is_published(against)), share)
-
-
-def _list_log(time: "Clock", days: int) -> "closing[ListLog]":
-    """Open the log of the lists that are shown, which keeps them for so many days."""
-    return closing(ListLog(Path(DEFAULT_LISTS), time, 86_400 * days))
-
-
 @contextmanager
-def _feed(
-    events_log: str, time: "Clock", keep_hours: int, followed: Sequence[Path]
-) -> Iterator["NewFeed"]:
+def _feed(events_log: str, time: "Clock", keep_hours: int) -> Iterator["NewFeed"]:
     """Open the event log; yield a factory of live feeds that read it."""
-    from dayahead.serve.event_file import EventFile
     from dayahead.serve.live_feed import LiveFeed
 
     with closing(_event_log(events_log, time)) as events:
-        files = [EventFile(each) for each in followed]
-        yield partial(LiveFeed, events, time, 3600 * keep_hours, files)
+        yield partial(LiveFeed, events, time, 3600 * keep_hours)
 
 
 def _event_log(place: str, clock: "Clock") -> "EventLog":
@@ -240,9 +189,7 @@ def _run(service: "Service", listening: socket.socket, host: str) -> None:
         logging.warning("all who reach %s may ask: there are no users or passwords", host)
     freeze_and_collect_rarely()
     shown = _address(host, listening.getsockname()[1])
-    names = [each.version for each in service.models.values()]
-    who = f"Model {names[0]} answers" if len(names) == 1 else f"Models {' and '.join(names)} answer"
-    print(f"{who} on http://{shown}", flush=True)
+    print(f"Model {service.model.version} answers on http://{shown}", flush=True)
     # After draining, uvicorn raises the signal again; this must not be an exit status of failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.Server(config).run(sockets=[listening])

@@ -1,6 +1,6 @@
 """Reported events, checked one by one: what a model cannot count is refused by name."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -12,27 +12,26 @@ from dayahead.live.event_log import Event
 from dayahead.serve.answers import table_of
 from dayahead.serve.messages import NAME_LENGTH, LiveEvent, Refused, further_fields
 from dayahead.serve.recommender import Recommender
-from dayahead.serve.trial import A
 
 NEARLY = 0.9
 """Similarity from which a name is taken for user_id: a letter more or less."""
 
 
 def check_events(
-    readers: Mapping[str, Recommender], events: Sequence[LiveEvent], earliest: int, latest: int
+    recommender: Recommender, events: Sequence[LiveEvent], earliest: int, latest: int
 ) -> tuple[list[Event], list[Refused]]:
     """Return the events that can be taken, and why the others cannot.
 
     Args:
-        readers: the models in use by variant, A first, which say what types the fields have.
+        recommender: the model in use, which says what types the fields have.
         events: some events, at least one.
         earliest: microseconds since 1970; an earlier event cannot be taken.
         latest: a later one neither.
     """
-    known = {name for each in readers.values() for name in each.column_types}
+    known = recommender.column_types.keys()
     good: list[Event] = []
     refused: list[Refused] = []
-    for event, item in zip(events, _items_for_all(readers, events), strict=True):
+    for event, item in zip(events, _items_of(recommender, events), strict=True):
         time = microseconds(event.event_time)
         if misspelt := _misspelt(event, known):
             refused.append(Refused(event.event_id, misspelt))
@@ -44,18 +43,6 @@ def check_events(
             fields = {**(event.model_extra or {}), ITEM_ID: item}
             good.append(Event(event.event_id, event.session_id, event.user_id, time, fields))
     return good, refused
-
-
-def _items_for_all(
-    readers: Mapping[str, Recommender], events: Sequence[LiveEvent]
-) -> list[int | str | DataError]:
-    """Return each event's item as A reads it, or the error of the first model that cannot."""
-    found = list(_items_of(readers[A], events))
-    for recommender in [each for variant, each in readers.items() if variant != A]:
-        for n, item in enumerate(_items_of(recommender, events)):
-            if isinstance(item, DataError) and not isinstance(found[n], DataError):
-                found[n] = DataError(f"for the model on trial: {item}")
-    return found
 
 
 def _items_of(
@@ -91,7 +78,7 @@ def _misspelt(event: LiveEvent, known: Collection[str]) -> str:
 
     Args:
         event: the event.
-        known: fields that the models read.
+        known: fields that the model reads.
     """
     for name in event.model_extra or ():
         if name not in known and (meant := _meant(name[:NAME_LENGTH])):

@@ -11,13 +11,11 @@ from dayahead.live.clock import Clock
 from dayahead.live.event_log import Event, EventLog
 from dayahead.live.live_model import LiveModel
 from dayahead.serve.event_checks import check_events, shown_time
-from dayahead.serve.event_file import EventFile
 from dayahead.serve.live_recommender import LiveRecommender
 from dayahead.serve.messages import IngestResult, LiveEvent
 from dayahead.serve.metrics import Metrics
 from dayahead.serve.micro_batches import MicroBatches, Room
 from dayahead.serve.model_source import LoadedModel
-from dayahead.serve.trial import A
 
 WRITTEN_AT_ONCE = 5_000
 """Events of one transaction, more or less."""
@@ -36,7 +34,6 @@ class LiveFeed:
         events: the log; it is read from its start for each new model.
         clock: that of the log.
         keep_seconds: how long events are kept after they were counted by a fit.
-        files: files that are followed beside what is taken.
         metrics: of the service.
     """
 
@@ -45,22 +42,20 @@ class LiveFeed:
         events: EventLog,
         clock: Clock,
         keep_seconds: float,
-        files: Sequence[EventFile],
         metrics: Metrics,
     ) -> None:
         self._events = events
         self._clock = clock
         self._keep = int(keep_seconds * SECOND)
-        self._files = files
         self._metrics = metrics
         self._writing: MicroBatches[list[Event], list[bool]] | None = None
-        self._in_use: dict[str, tuple[LiveModel, LoadedModel]] = {}
-        """By variant, the model in use and what it recommends as of its last tick."""
+        self._in_use: tuple[LiveModel, LoadedModel] | None = None
+        """The model in use and what it recommends as of its last tick."""
         events.deliver = self._deliver
         self._retry_at = 0.0
         """When the log is asked again, after it did not answer."""
-        self._broken: set[str] = set()
-        """Variants of which a count has failed: the service must be started again."""
+        self.is_broken = False
+        """Whether a count has failed: the service must be started again."""
 
     def follow(self, loaded: LoadedModel) -> LiveModel:
         """Let a model that has been loaded count the log so far; the model in use goes on.
@@ -81,45 +76,46 @@ class LiveFeed:
             model.deliver([event])
 
     def _deliver(self, events: Sequence[Event]) -> None:
-        """Deliver to each model the events that it has not read from the log already.
+        """Deliver to the model the events that it has not read from the log already.
 
         They are on disk, so a model that cannot take them does not refuse them.
         """
-        for variant, (model, _) in self._in_use.items():
-            try:
-                if variant not in self._broken:
-                    model.deliver([each for each in events if each.position > model.position])
-            except Exception:  # noqa: BLE001 - it is logged, and the other model goes on
-                self._break(variant)
+        if self._in_use is None or self.is_broken:
+            return
+        model, _ = self._in_use
+        try:
+            model.deliver([each for each in events if each.position > model.position])
+        except Exception:  # noqa: BLE001 - it is logged
+            self._break()
 
-    def _break(self, variant: str) -> None:
+    def _break(self) -> None:
         """Stop counting with a model that is in no state of any tick."""
-        version = self._used(variant)[1].version
+        version = self._used()[1].version
         log.exception("model %s counts no clicks: start the service again", version)
-        self._broken.add(variant)
+        self.is_broken = True
 
-    def switch_to(self, model: LiveModel, version: str, variant: str) -> LoadedModel:
+    def switch_to(self, model: LiveModel, version: str) -> LoadedModel:
         """Answer with a model from now on; return it."""
         until = self._last_tick(model)
         with self._events.paused():
             self._catch_up(model)
-            found = self._counted(model, version, until, variant)
-        self._broken.discard(variant)
+            found = self._counted(model, version, until)
+        self.is_broken = False
         return found
 
     def advance(self) -> None:
-        """Let each model that has not failed count what has arrived; raises as `current` does."""
-        for variant in [each for each in self._in_use if each not in self._broken]:
-            self.current(variant)
+        """Let a model that has not failed count what has arrived; raises as `current` does."""
+        if not self.is_broken:
+            self.current()
 
-    def current(self, variant: str) -> LoadedModel:
+    def current(self) -> LoadedModel:
         """Return the model as of the last tick, once it has counted the clicks before that.
 
         Raises:
             RuntimeError: it has failed to count some clicks before.
         """
-        model, current = self._used(variant)
-        if variant in self._broken:
+        model, current = self._used()
+        if self.is_broken:
             raise RuntimeError(
                 f"model {current.version} could not count clicks: the service must be started again"
             )
@@ -127,20 +123,19 @@ class LiveFeed:
         if until <= model.now:
             return current
         try:
-            return self._counted(model, current.version, until, variant)
+            return self._counted(model, current.version, until)
         except Exception:
-            self._break(variant)
+            self._break()
             raise
 
-    def _counted(self, model: LiveModel, version: str, until: int, variant: str) -> LoadedModel:
+    def _counted(self, model: LiveModel, version: str, until: int) -> LoadedModel:
         """Let a model count the clicks before a tick, and answer with it from now on."""
         start = time.perf_counter()
         n_clicks = model.advance(until)
         found = LoadedModel(LiveRecommender(model.stored(), live=model), version)
-        self._in_use[variant] = model, found
+        self._in_use = model, found
         self._metrics.ticks.observe(time.perf_counter() - start)
-        if variant == A:
-            self._show(model, n_clicks)
+        self._show(model, n_clicks)
         return found
 
     def _show(self, model: LiveModel, n_clicks: int) -> None:
@@ -165,18 +160,13 @@ class LiveFeed:
             return 0
 
     @property
-    def is_broken(self) -> bool:
-        """Whether the model that is served anyway could not count clicks."""
-        return A in self._broken
-
-    @property
     def counted_until(self) -> str:
         """The last tick, in ISO 8601."""
         return shown_time(self._used()[0].now)
 
-    def _used(self, variant: str = A) -> tuple[LiveModel, LoadedModel]:
-        assert variant in self._in_use, "no model is in use yet"
-        return self._in_use[variant]
+    def _used(self) -> tuple[LiveModel, LoadedModel]:
+        assert self._in_use is not None, "no model is in use yet"
+        return self._in_use
 
     async def ingest(self, events: Sequence[LiveEvent]) -> IngestResult:
         """Write events to the log; they are on disk when it returns.
@@ -185,15 +175,10 @@ class LiveFeed:
             OSError: they could not be written.
             Overloaded: too many wait to be written.
         """
-        model, writing = self._used()[0], self._writing
+        (model, current), writing = self._used(), self._writing
         assert writing is not None, "ingest() outside of running()"
         between = model.start - model.gap, self._clock.latest_possible()
-        readers = {
-            variant: current.recommender
-            for variant, (_, current) in self._in_use.items()
-            if variant == A or variant not in self._broken
-        }
-        good, refused = check_events(readers, events, *between)
+        good, refused = check_events(current.recommender, events, *between)
         [is_new] = await writing.ask([good]) if good else [[]]
         if good:
             self._metrics.lag.set((self._clock.now() - good[-1].time) / SECOND)
@@ -205,7 +190,7 @@ class LiveFeed:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Write what comes, also from files; at the end, what still waits."""
+        """Write what comes; at the end, what still waits."""
         room: Room[list[Event]] = Room(
             cost=len,
             max_batch=WRITTEN_AT_ONCE,
@@ -215,12 +200,9 @@ class LiveFeed:
         )
         self._writing = MicroBatches(self._write, room, "events")
         writing = asyncio.create_task(self._writing.run())
-        files = [asyncio.create_task(each.follow(self.ingest)) for each in self._files]
         try:
             yield
         finally:
-            for each in files:
-                each.cancel()
             self._writing.close()
             await writing
             self._writing = None
@@ -232,9 +214,9 @@ class LiveFeed:
 
     def prune(self) -> None:
         """Remove the events that no model needs, and that have been kept long enough."""
-        models = [model for model, _ in self._in_use.values()]
+        model, _ = self._used()
         # A session that was running at a model's start goes on: its events are needed for a gap.
-        needed = [each.start - max(self._keep, each.gap) for each in models]
-        until = min(*needed, self._clock.now() - self._keep)
+        needed = model.start - max(self._keep, model.gap)
+        until = min(needed, self._clock.now() - self._keep)
         if n_removed := self._events.prune(until):
             log.info("%d events were removed from the log", n_removed)

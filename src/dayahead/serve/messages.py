@@ -136,10 +136,7 @@ class SessionRequest(Asked):
     events: Listed[Event] | None = None
     """Instead of `session`, for models that read features."""
     session_id: Name | None = None
-    """Alone: a session whose events were sent to /events. Beside `session` or `events`: its name,
-    by which its list is logged and its model is chosen."""
-    user_id: Name | None = None
-    """Of the list that is logged."""
+    """A session whose events were sent to /events."""
     past: Listed[Event] | None = None
     """The user's earlier events, for models that read them."""
     top_k: Annotated[StrictInt, Field(ge=1)] = 10

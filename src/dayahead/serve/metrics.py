@@ -1,7 +1,6 @@
 """Counters of the service for Prometheus."""
 
 import time
-from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -48,16 +47,8 @@ class Metrics:
             "dayahead_reloads", "New models: served, refused.", ["result"], registry=own
         )
         self.model = Gauge(
-            "dayahead_model", "1 for each model in use.", ["version", "window"], registry=own
+            "dayahead_model", "1 for the model in use.", ["version", "window"], registry=own
         )
-        self.fallbacks = Counter(
-            "dayahead_fallbacks", "Sessions of the model on trial that the other has answered.",
-            registry=own,
-        )  # fmt: skip
-        self.lists = Counter(
-            "dayahead_lists", "Lists to be logged: logged, unnamed (no session_id), lost.",
-            ["result"], registry=own,
-        )  # fmt: skip
         self.events = Counter(
             "dayahead_events", "Events by what came of them: accepted, duplicate, refused.",
             ["result"], registry=own,
@@ -88,11 +79,10 @@ class Metrics:
             for result in results:
                 counter.labels(result)
 
-    def set_models(self, models: Iterable[tuple[str, str]]) -> None:
-        """Name the models in use, by version and window."""
+    def set_model(self, version: str, window: str) -> None:
+        """Name the model in use."""
         self.model.clear()
-        for version, window in models:
-            self.model.labels(version, window).set(1)
+        self.model.labels(version, window).set(1)
 
     def text(self) -> bytes:
         """Return all of them as Prometheus reads them."""

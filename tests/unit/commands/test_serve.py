@@ -21,9 +21,7 @@ from typer.testing import CliRunner
 from dayahead.__main__ import app
 from dayahead.commands.serve import _address, _listening
 from dayahead.core.errors import ConfigError, exit_with_message
-from dayahead.live.list_log import LISTS
 from dayahead.serve.limits import MIB, Limits
-from dayahead.serve.trial import Trial
 from http_load import apply_load
 from support.serve_processes import serving
 from support.tiny_settings import train_study
@@ -289,43 +287,10 @@ def test_a_model_without_ticks_is_not_served_live(published, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--follow", "clicks.jsonl"], "--follow needs --live"),
         (["--clock", "events"], "--clock needs --live"),
         (["--keep-hours", "48"], "--keep-hours needs --live"),
         (["--events-log", "events.db"], "--events-log needs --live"),
-        (["--live", "--list-days", "7"], "--list-days needs --log-lists"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(options, message):
     assert message in error_of("--models", "nowhere", *options)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--against", "second-model"], "--against DIR and --share S go together"),
-        (["--share", "0.5"], "--against DIR and --share S go together"),
-        (["--against", "second-model", "--share", "1"], "above 0 and below 1"),
-        (["--against", "nowhere", "--share", "0.1"], "nowhere: no such folder"),
-    ],
-)
-def test_a_second_model_needs_a_share_and_must_be_there(published, monkeypatch, options, message):
-    monkeypatch.chdir(published)
-    assert message in error_of("--published", ".", *options)
-
-
-@pytest.mark.long
-def test_lists_are_on_disk_once_the_service_has_ended(published, tmp_path):
-    options = ["--published", published, "--log-lists"]
-    options += ["--against", published / "second-model", "--share", "0.5"]
-    with serving(*options, cwd=tmp_path) as (process, port, said):
-        assert re.match(r"Models first-model and \S+ answer on ", said)
-        for number in range(20):
-            body = json.dumps({"session": [1, 2], "session_id": f"s{number}", "top_k": 3})
-            ask(port, body=body.encode())
-        process.terminate()
-        assert process.wait(60) == 0
-    with LISTS.reading(tmp_path / "live/lists.sqlite") as connection:
-        rows = connection.execute("SELECT session, variant FROM lists ORDER BY position").fetchall()
-    trial = Trial(None, 0.5)
-    assert rows == [(f"s{number}", trial.variant_of(f"s{number}")) for number in range(20)]

@@ -9,7 +9,6 @@ from starlette.testclient import TestClient
 
 from dayahead.live.clock import Clock
 from dayahead.live.live_model import LiveModel
-from dayahead.serve.event_file import EventFile
 from dayahead.serve.http import create_app
 from dayahead.serve.limits import Limits
 from dayahead.serve.live_feed import LiveFeed
@@ -336,19 +335,6 @@ def test_events_of_sessions_that_the_fit_knew_in_part_are_kept(models, tmp_path,
         live.send(before, event("b", 2, "00:01"), event("c", 3, "59:00"))
         live.service.feed.prune()
         assert [each.id for each in live.log.read()] == ["a", "b", "c"]
-
-
-def test_events_of_a_file_count_as_those_sent(models, tmp_path):
-    path = tmp_path / "events.jsonl"
-    path.write_text("".join(json.dumps(event(f"{n}", n, f"00:0{n}")) + "\n" for n in range(1, 4)))
-    for _ in range(2):  # it is read again from its start
-        with live_client(models, tmp_path / "events.sqlite", files=[EventFile(path)]) as live:
-            wait_until(lambda live=live: len([*live.log.read()]) == 3)
-            found = live.items("s", top_k=5)
-            assert live.send(event("3", 3, "00:03"))[1]["duplicates"] == 1
-    with live_client(models, tmp_path / "sent.sqlite") as live:
-        live.send(*(event(f"{n}", n, f"00:0{n}") for n in range(1, 4)))
-        assert live.items("s", top_k=5) == found
 
 
 def test_a_service_that_fails_to_count_is_not_ready(models, tmp_path, monkeypatch, caplog):

@@ -7,9 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from dayahead.core.columns import SESSION_ID
-from dayahead.live.live_model import LiveModel
-from dayahead.serve.model_source import ModelSource
-from dayahead.serve.trial import A, B, Trial
 from dayahead.windows.folder import WindowFolder
 from support.listed_items import Row, add_items
 from support.live_services import live_client
@@ -74,12 +71,6 @@ def study(windows, with_items, tmp_path_factory):
     return run
 
 
-@pytest.fixture(scope="module")
-def pair(study):
-    """Folders of two models for a trial; the second one reads more."""
-    return [study(kind) / "models" for kind in ("memory", "category")]
-
-
 def predicted(out):
     """Items and scores of each target's prefix."""
     table = pq.read_table(out / "results" / "predictions" / f"{day(2)}.parquet")
@@ -136,93 +127,3 @@ def test_services_behind_one_stream_answer_alike(windows, study, tmp_path):
     with live_client(models, tmp_path / "alone.sqlite") as alone:
         alone.send(*events)
         assert alone.items(events[-1]["session_id"], top_k=TOP_K) == found[0]
-
-
-@pytest.mark.long
-def test_two_models_on_trial_answer_and_count_as_each_alone(windows, pair, tmp_path):
-    (a, b), events = pair, events_of(windows, 2)[:60]
-    trial = Trial(ModelSource(b), 0.5)
-    assert {trial.variant_of(each["session_id"]) for each in events} == {A, B}
-    with (
-        live_client(a, tmp_path / "a.sqlite") as one,
-        live_client(b, tmp_path / "b.sqlite") as other,
-        live_client(a, tmp_path / "both.sqlite", trial=trial) as both,
-    ):
-        for event in events:
-            session = event["session_id"]
-            for live in (one, other, both):
-                assert live.send(event)[1]["accepted"] == 1
-            alone = one if trial.variant_of(session) == A else other
-            assert both.items(session, top_k=TOP_K) == alone.items(session, top_k=TOP_K)
-        clicks = [
-            live.client.get("/metrics").text.split("clicks_total ")[1] for live in (one, both)
-        ]
-        assert clicks[0].split()[0] == clicks[1].split()[0] != "0.0"
-        about = both.client.get("/ready").json()["model"]
-        assert about["against"] == other.service.model.version != about["version"]
-    with live_client(a, tmp_path / "both.sqlite", trial=trial) as again:
-        session = next(e["session_id"] for e in events if trial.variant_of(e["session_id"]) == B)
-        assert again.items(session, top_k=TOP_K)
-
-
-@pytest.mark.long
-def test_a_model_on_trial_that_fails_to_count_leaves_its_sessions_to_the_other(
-    windows, pair, tmp_path, monkeypatch, caplog
-):
-    (a, b), events = pair, events_of(windows, 2)[:60]
-    trial = Trial(ModelSource(b), 0.5)
-    with (
-        live_client(a, tmp_path / "a.sqlite") as alone,
-        live_client(a, tmp_path / "both.sqlite", trial=trial) as both,
-    ):
-        broken = both.service.feed._in_use[B][0]
-        receive = LiveModel._receive
-        monkeypatch.setattr(
-            LiveModel, "_receive", lambda own, *new: fail() if own is broken else receive(own, *new)
-        )
-        for event in events:
-            assert alone.send(event) == both.send(event)
-            session = event["session_id"]
-            assert both.items(session, top_k=TOP_K) == alone.items(session, top_k=TOP_K)
-        n_b = sum(trial.variant_of(each["session_id"]) == B for each in events)
-        text = both.client.get("/metrics").text
-        assert 0 < float(text.split("\ndayahead_fallbacks_total ")[1].split()[0]) <= n_b
-        assert both.client.get("/ready").status_code == 200
-        both.service.feed.advance()
-    assert caplog.text.count("start the service again") == 1
-
-
-@pytest.mark.long
-def test_a_model_on_trial_that_cannot_take_an_event_does_not_refuse_it(
-    windows, pair, tmp_path, monkeypatch, caplog
-):
-    (a, b), events = pair, events_of(windows, 2)[:3]
-    trial = Trial(ModelSource(b), 0.999)
-    with live_client(a, tmp_path / "both.sqlite", trial=trial) as both:
-        broken = both.service.feed._in_use[B][0]
-        monkeypatch.setattr(broken, "deliver", fail)
-        for event in events:
-            assert both.send(event)[0] == 202
-            assert (
-                both.ask(event["session_id"])[1]["model"]["version"] == both.service.model.version
-            )
-        assert both.client.get("/ready").status_code == 200
-    assert caplog.text.count("start the service again") == 1
-
-
-def fail(*_):
-    raise ValueError("no such row")
-
-
-@pytest.mark.long
-def test_events_have_the_fields_of_both_models_on_trial(windows, pair, tmp_path):
-    (a, b), (good, *others) = pair, events_of(windows, 2)[:3]
-    missing = {name: value for name, value in others[0].items() if name != "category"}
-    odd = others[1] | {"category": "x"}
-    with live_client(a, tmp_path / "both.sqlite", trial=Trial(ModelSource(b), 0.5)) as both:
-        status, taken = both.send(good, missing, odd)
-        assert (status, taken["accepted"]) == (202, 1)
-        errors = [each["error"] for each in taken["refused"]]
-        assert errors[0] == "for the model on trial: category is missing; this model reads it"
-        assert errors[1].startswith("for the model on trial: category: expected")
-        assert both.send(missing)[0] == 422
