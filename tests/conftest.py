@@ -14,8 +14,6 @@ from support.ports import reserved_port
 # Half a million objects of imports would be collected again and again: a fifth of the tests' time.
 collect_rarely()
 
-# Triton reads it when it is imported. On a GPU set it to 0: kernels are compiled.
-os.environ.setdefault("TRITON_INTERPRET", "1")
 # No deadline, because the first call into torch or Dask is slow; fixed examples.
 settings.register_profile("dayahead", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("dayahead")

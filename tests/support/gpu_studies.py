@@ -26,8 +26,6 @@ VARIANTS = {
     "top1": {"loss": {"name": "top1"}},
     "top1_max": {"loss": {"name": "top1_max"}},
     "bfloat16 gru": {"model": {"architecture": "gru"}, "training": {"precision": "bfloat16"}},
-    "triton": {"loss": {"triton": True}},
-    "triton, sampled": {"loss": {**SAMPLED["loss"], "triton": True}},
     "memory": MEMORY_WITH_GPT2,
     "memory, sampled": merge_sections(SAMPLED, **MEMORY_WITH_GPT2),
     "all items": {
@@ -53,9 +51,8 @@ def difference(
     windows: Path, out: Path, sections: Mapping[str, Mapping[str, Any]], device: str
 ) -> float:
     """The largest relative difference between a device's losses and those of the CPU."""
-    on_cpu = merge_sections(sections, loss={"triton": False})
     of_cpu, found = (
         fit_and_resume(windows, out / name, each, name)
-        for name, each in (("cpu", on_cpu), (device, sections))
+        for name, each in (("cpu", sections), (device, sections))
     )
     return max(abs(b / a - 1) for a, b in zip(of_cpu, found, strict=True))

@@ -58,7 +58,6 @@ OTHER = {
         "bpr_max_regularisation": 0.1,
         "elu": 1.0,
         "logits_budget_mib": 32,
-        "triton": True,
     },
     "neighbours": {
         "k": 2,

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
@@ -21,8 +20,6 @@ from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_leaves, tree_map
-
-from dayahead.model.output_layer import KERNELS
 
 GPU = torch.device("cuda", 0)
 FACTORIES = (
@@ -241,29 +238,6 @@ class _Autocast(torch.autocast):
         super().__init__("cpu", *args, **kwargs)
 
 
-class _TritonKernel:
-    """Triton's interpreter reads and writes what the tensors hold."""
-
-    def __init__(self, real: Any) -> None:
-        self.real = real
-
-    def __getitem__(self, grid: Any) -> Callable[..., None]:
-        def launch(*args: Any, **kwargs: Any) -> None:
-            trace = _traces[-1]
-            if any(isinstance(t, Tensor) and not isinstance(t, CudaTensor) for t in args):
-                trace.note(trace.faults, "a Triton kernel was given a CPU tensor")
-            trace.kernels["triton"] += 1
-            self.real[grid](*map(_on_cpu, args), **kwargs)
-
-        return launch
-
-
-def _triton_kernels() -> tuple[Any, dict[str, _TritonKernel]]:
-    kernels = import_module(KERNELS)
-    names = ("_log_sums_and_scores", "_to_gradients")
-    return kernels, {name: _TritonKernel(getattr(kernels, name)) for name in names}
-
-
 def _check_recurrent(module: nn.Module, inputs: tuple[Any, ...]) -> None:
     """CuDNN's recurrent networks cast to float16 under autocast, whatever dtype it names."""
     is_recurrent = isinstance(module, nn.RNNBase) and isinstance(inputs[0], CudaTensor)
@@ -311,7 +285,6 @@ def pretended_gpu() -> Iterator[Trace]:
             (torch.cuda, OF_CUDA),
             # A torch with CUDA would ask its driver whether a graph is being captured.
             (torch.accelerator, {"current_accelerator": lambda check_available=False: None}),
-            _triton_kernels(),
         ):
             for name, new in changes.items():
                 stack.enter_context(patch.object(owner, name, new))

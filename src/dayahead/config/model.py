@@ -265,9 +265,6 @@ class LossConfig:
     never held whole. auto: for the softmax 2048 on a GPU, which holds up to 1.5 times that, and 12
     on a CPU in float32; otherwise 96. On a CPU with 20,000 items, 96 takes 4 to 15 % more time than
     12 in float32; with 100,000 it takes 7 % less in bfloat16."""
-    triton: bool
-    """Compute softmax and sampled_softmax with two Triton kernels instead of torch operators. Needs
-    a GPU and a C compiler; not yet run on a GPU."""
 
     def __post_init__(self) -> None:
         """Check that the settings go together."""
@@ -280,11 +277,6 @@ class LossConfig:
             raise ValueError(
                 f"label_smoothing ({self.label_smoothing}) smooths a distribution over the "
                 f"catalogue, and {self.name} has none: set label_smoothing to 0, or name to "
-                f"{' or '.join(SOFTMAXES)}"
-            )
-        if self.triton and self.name not in (AUTO, *SOFTMAXES):
-            raise ValueError(
-                f"triton: {self.name} has no Triton kernel: set triton to false, or name to "
                 f"{' or '.join(SOFTMAXES)}"
             )
 

@@ -4,6 +4,7 @@ _DATA = "removed in 0.3; nightly.max_session_change and nightly.max_new_items re
 _METRIC = "removed in 0.3; nightly.max_fall and nightly.baseline_margin remain"
 _COMPARED = "removed in 0.3; compare settings with `dayahead compare`, then change them"
 REMOVED: dict[str, str] = {
+    "loss.triton": "removed in 0.3; the softmax is torch's on every device",
     "evaluation.diversity_by": "removed in 0.3; results/predictions/ has the lists",
     "evaluation.list_metrics": "removed in 0.3; results/predictions/ has the lists",
     "evaluation.segments": "removed in 0.3; results/ranks/ joined with data/windows/ gives them",

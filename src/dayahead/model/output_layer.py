@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
 
 import torch
 from jaxtyping import Float, Int
@@ -11,7 +10,6 @@ from torch.autograd.function import Function, FunctionCtx, once_differentiable
 from torch.nn.functional import pad
 
 from dayahead.config.model import LossConfig
-from dayahead.core.errors import ConfigError
 from dayahead.distributed.sharding import WHOLE, Shard
 
 Columns = Mapping[str, Tensor]
@@ -29,8 +27,6 @@ ALIGNED = 64
 """On a GPU, rows of logits are padded to a multiple of this many items."""
 COPIED_ROWS = 4096
 """Rows of the table that are copied at once, so that no second copy of the table is held."""
-KERNELS = "dayahead.model.softmax_kernels"
-"""Imported where they are used, because torch's CPU wheel comes without Triton."""
 LEAST_SCALE = 1e-30
 """Lower bound of the probability of the items held here, so that nothing is divided by zero."""
 CACHE_MIB = 1
@@ -90,27 +86,6 @@ def rows_per_chunk(n_scores: int, logits_budget_mib: int, minimum: int = 1) -> i
     return max(minimum, logits_budget_mib * 2**20 // (4 * max(1, n_scores)))
 
 
-def check_triton(device: torch.device, dtype: torch.dtype) -> None:
-    """Raise ConfigError if Triton's kernels cannot run on products of this dtype: try them."""
-    if device.type != "cuda":
-        raise ConfigError(
-            "params.yaml: loss.triton is true, but this run uses the CPU; set loss.triton to "
-            "false, or compute.device to cuda"
-        )
-    # A tiny chunk is enough: it compiles and runs both kernels.
-    products = torch.zeros(2, ALIGNED, dtype=dtype, device=device)
-    loss = _ChunkLoss(products[0].float(), None, WHOLE, by_triton=True)
-    try:
-        loss.differentiate(products, products[:, 0].long())
-        products.sum().item()  # wait for the kernels
-    except Exception as error:  # of any type: from Triton, its C compiler or CUDA
-        raise ConfigError(
-            f"params.yaml: loss.triton is true, but Triton cannot run a kernel here "
-            f"({type(error).__name__}: {error}); it needs the package triton, a C compiler and "
-            f"Python's headers; install them, or set loss.triton to false"
-        ) from error
-
-
 def softmax_loss(
     states: States,
     layer: OutputLayer,
@@ -120,9 +95,9 @@ def softmax_loss(
 ) -> Float[Tensor, ""]:
     """Sum over targets of the cross entropy with a softmax over all items.
 
-    float32, also of bfloat16 products, or (not by Triton) float64. `corrections` are added to the
+    float32, also of bfloat16 products, or float64. `corrections` are added to the
     scores of all items but a state's own target; the table must be whole then. `config` sets the
-    chunk size and whether Triton is used. A chunk has at least as many states as they have
+    chunk size. A chunk has at least as many states as they have
     dimensions: with fewer, the passes over the table and its gradient take longer than the products
     (four to eight times at a million items).
 
@@ -136,7 +111,7 @@ def softmax_loss(
     n_own = layer.n_items // shard.world_size  # or one more, but all processes need equal chunks
     budget_mib = config.softmax_mib(states.device.type, in_bfloat16=dtype == torch.bfloat16)
     n_rows = rows_per_chunk(n_own, budget_mib, states.shape[1])
-    of_chunks = _ChunkLoss(layer.bias.detach(), corrections, shard, config.triton)
+    of_chunks = _ChunkLoss(layer.bias.detach(), corrections, shard)
     loss: Tensor = _SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
         states, layer.table, layer.bias, targets, of_chunks, n_rows
     )
@@ -222,14 +197,11 @@ def _add_product(sums: Tensor, left: Tensor, right: Tensor, *, is_first: bool) -
 class _ChunkLoss:
     """Losses of the targets so far, and the gradient of the bias; float32 or float64."""
 
-    def __init__(
-        self, bias: Tensor, corrections: Tensor | None, shard: Shard, by_triton: bool
-    ) -> None:
+    def __init__(self, bias: Tensor, corrections: Tensor | None, shard: Shard) -> None:
         self.bias = bias.to(torch.promote_types(bias.dtype, torch.float32)).contiguous()
         self.is_corrected = corrections is not None
         self.corrected_bias = self.bias if corrections is None else self.bias + corrections
         self.shard = shard
-        self.by_triton = by_triton
         self.bias_grad = torch.zeros_like(self.bias)
         self.losses = [self.bias_grad[:0]]
 
@@ -243,9 +215,6 @@ class _ChunkLoss:
         """
         products[len(targets) :] = 0
         products = products[: len(targets)]
-        if self.by_triton:
-            self._differentiate_by_triton(products, targets)
-            return None
         states, items = own = self.shard.local_indices(targets)
         scores = products[own] + self.bias[items]
         own_sums = self._normalize(products, targets, scores)
@@ -310,15 +279,3 @@ class _ChunkLoss:
     def _log_sums(self, own_sums: Float[Tensor, " t"]) -> Float[Tensor, " t"]:
         """Logs of the sums over all items."""
         return own_sums if self.shard.is_whole else self.shard.stack(own_sums).logsumexp(0)
-
-    def _differentiate_by_triton(self, products: Float[Tensor, "t m"], targets: Targets) -> None:
-        kernels = import_module(KERNELS)
-        own = self.shard.own_rows(targets)
-        biases = self.bias, self.corrected_bias
-        own_sums, scores = kernels.log_sums_and_scores(products, *biases, own)
-        log_sums = self._log_sums(own_sums)
-        losses = torch.where(own >= 0, log_sums - scores, 0.0)
-        self.losses.append(losses)
-        self.bias_grad += kernels.to_gradients(
-            products, self.corrected_bias, own, log_sums, torch.expm1(-losses)
-        )

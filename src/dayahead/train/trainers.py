@@ -20,7 +20,6 @@ from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
 from dayahead.model.losses import Negatives, items_read
 from dayahead.model.model import CountingModel
 from dayahead.model.next_item import NextItemModel
-from dayahead.model.output_layer import check_triton
 from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.train.batches import Batch, LoadedBatches
 from dayahead.train.optimizer import build_optimizer, replace_grown, set_learning_rate
@@ -79,15 +78,13 @@ class GradientTrainer:
     """Minimizes the loss of a next-item model by AdamW or Adagrad; the same steps on every process.
 
     Raises:
-        ConfigError: the device cannot compute this architecture in bfloat16, or run Triton.
+        ConfigError: the device cannot compute this architecture in bfloat16.
     """
 
     def __init__(self, model: NextItemModel, config: TrainingConfig, process: Process) -> None:
         self.is_bfloat16 = process.uses_bfloat16(config.precision)
         if self.is_bfloat16:
             _check_bfloat16(model.config.architecture, process)
-        if model.loss_config.triton:
-            check_triton(process.device, torch.bfloat16 if self.is_bfloat16 else torch.float32)
         self.model = model.to(process.device)
         self.config = config
         self.process = process

@@ -213,11 +213,6 @@ class TestModel:
             r"label_smoothing \(0.1\).*gbce has none: set label_smoothing to 0, or name to "
             r"softmax or sampled_softmax",
         ),
-        (
-            {"name": "bpr", "triton": True},
-            r"triton: bpr has no Triton kernel: set triton to false, or name to softmax or "
-            r"sampled_softmax",
-        ),
     ],
 )
 def test_settings_that_contradict_each_other_are_rejected(changes, message):

@@ -11,7 +11,6 @@ from dayahead.distributed.collectives import Collectives
 from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import Shard
 from dayahead.model.inputs import EventInputs
-from dayahead.model.softmax_kernels import log_sums_and_scores
 from dayahead.train.batches import LoadedBatches, Sessions
 from dayahead.train.trainers import GradientTrainer
 from support.backbones import TRAINED
@@ -35,7 +34,6 @@ SHARDED = {
     "sampled": SAMPLED,
     "all items": VARIANTS["all items"],
     "untied": VARIANTS["untied"],
-    "triton": VARIANTS["triton"],
 }
 FAST = ("gpt2-clm", "sampled")
 """Of backbones, variants and sharded variants; all others are slow."""
@@ -47,7 +45,6 @@ STEPS = [
         for pair in FAST_BACKBONES
     ),
     ("gpt2", "clm", SAMPLED),
-    ("gpt2", "clm", VARIANTS["triton"]),
     ("gpt2", "clm", {"swap_noise": 0.2, "unknown_rate": 0.2, "features": ["category", "price"]}),
 ]
 
@@ -179,15 +176,10 @@ def fuse_with_cpu_steps(values):
     optimizer.step()
 
 
-def give_a_cpu_tensor_to_triton(values):
-    log_sums_and_scores(values, values[0], torch.zeros(2), values[0].long())
-
-
 @pytest.mark.parametrize(
     "mistake",
     [
         *(read_as_numpy, index_by_cuda, recur_under_autocast, fuse_with_cpu_steps),
-        give_a_cpu_tensor_to_triton,
     ],
 )
 def test_what_a_gpu_refuses_is_found(mistake):

@@ -311,8 +311,3 @@ def test_a_bfloat16_lstm_is_rejected_on_a_cpu_without_avx512(monkeypatch, precis
     expected = pytest.raises(ConfigError, match=r"training\.precision: bfloat16.*lstm.*AVX-512")
     with expected if precision == "bfloat16" else nullcontext():
         trainer_of("lstm", precision=precision)
-
-
-def test_triton_is_rejected_on_a_cpu():
-    with pytest.raises(ConfigError, match=r"loss\.triton is true, but this run uses the CPU"):
-        trainer_of(loss={"triton": True})
