@@ -17,7 +17,7 @@ HEAVY = {
 }
 VERBS = {
     **dict.fromkeys(("--help", "nightly --help", "nightly --status", "preset tiny/seed"), 0),
-    **dict.fromkeys(("preset", "summary", "cache", "tune", "study", "compare results other"), 0),
+    **dict.fromkeys(("preset", "summary", "cache", "tune", "compare results other"), 0),
     "table results other --format latex": 0,
     "track": 1,  # it expects an option
 }
