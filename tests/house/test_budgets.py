@@ -12,13 +12,13 @@ from dayahead.config.params import Params
 ROOT = Path(__file__).parents[2]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LINES = {
-    "src": (56_200, ["src/**/*.py"]),
-    "tests": (68_000, ["tests/**/*.py"]),
-    "docs": (6_000, ["README.md", "docs/**/*.md"]),
-    "benchmarks": (3_340, ["benchmarks/**/*.py"]),
+    "src": (48_600, ["src/**/*.py"]),
+    "tests": (58_000, ["tests/**/*.py"]),
+    "docs": (5_500, ["README.md", "docs/**/*.md"]),
+    "benchmarks": (3_200, ["benchmarks/**/*.py"]),
 }
 """Folders, the lines that they may have, and the files that count."""
-SETTINGS = 193
+SETTINGS = 171
 OWN_NAMES_REPLACED = 244
 """`setattr` on modules and classes of dayahead: such a test holds the code, not what it does."""
 SENTENCES_MATCHED = 501
