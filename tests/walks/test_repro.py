@@ -37,7 +37,8 @@ def test_a_clone_reproduces_the_aod_of_the_protocol(first_run):
         expected = expected_aod(ranks, name, cutoff)
         assert aod["aod"][f"{name}_at_{cutoff}"] == pytest.approx(expected, abs=1e-12)
     for method in ("popularity", "own"):
-        rows = list(csv.DictReader((results / "baselines" / f"{method}.csv").open()))
+        text = (results / "baselines" / f"{method}.csv").read_text()
+        rows = list(csv.DictReader(text.splitlines()))
         values = [float(row["ndcg_at_20"]) for row in rows]
         expected = expected_aod(expected_ranks(windows, method), "ndcg", 20)
         assert sum(values) / len(values) == pytest.approx(expected, abs=1e-12)
