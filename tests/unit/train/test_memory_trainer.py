@@ -289,7 +289,7 @@ def test_new_items_are_read_as_unknown_before_their_fit(tmp_path):
     sections = merge_sections({"evaluation": {"split": "all"}}, **MEMORY_WITH_GPT2)
     with patch.object(NextItemModel, "scores_at", scored):
         train_study(folder, tmp_path / "out", sections, last=day(1))
-    # The head's first examples, evaluation of day 1 (whose new item is beyond the table), the head's
+    # The head's first examples, evaluation of day 1 (whose new item is beyond the table), then its
     # examples of day 1.
     assert highest == [3, 4, 3]
 
