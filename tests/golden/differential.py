@@ -411,8 +411,8 @@ def round_of(trees, workers, seed):
     said = "DIFFERS" if lines else f"same, {n_sessions} sessions"
     print(f"seed {seed}: {said} {refused}", flush=True)
     if lines:
-        told = {key: value for key, value in of.items() if not key.endswith("rows")}
-        print("\n".join([f"  {line}" for line in lines]), f"  {json.dumps(told)}", sep="\n")
+        settings = {key: value for key, value in of.items() if not key.endswith("rows")}
+        print("\n".join([f"  {line}" for line in lines]), f"  {json.dumps(settings)}", sep="\n")
         print(f"  again: --seed {seed} --rounds 1", flush=True)
     return not lines
 

@@ -227,7 +227,7 @@ def run(root: Path, names: Sequence[str], count: int, seed: int, minutes: float)
                 mutant, path = chosen[name][number], copy / f"src/dayahead/{MODULES[name][0]}.py"
                 text, times = path.read_bytes(), path.stat().st_mtime
                 path.write_bytes(mutant.applied(text))
-                # Compiled files are told apart by seconds and length.
+                # Compiled files differ by seconds and length.
                 os.utime(path, (times - 1 - number, times - 1 - number))
                 failed = tested(copy, tests[name])
                 path.write_bytes(text)

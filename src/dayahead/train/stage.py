@@ -271,7 +271,7 @@ def _window_record(
     return {
         "step": window.position,
         "timestamp_ms": window.start_time // 1000,
-        "metrics": result.metrics | lists | train | figures,
+        "metrics": {**result.metrics, **lists, **train, **figures},
     }
 
 
