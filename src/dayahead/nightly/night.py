@@ -171,7 +171,7 @@ def _settings_and_targets(params: Params) -> dict[str, str]:
     fitted = {name: v for name, v in flat.items() if name.partition(".")[0] in {*FITTED, "events"}}
     evaluated = ("evaluation.split", "evaluation.positions", "evaluation.candidates")
     names = ("events.targets", "window.unit", "window.length", "window.overrun", *evaluated)
-    targets = {name: flat[name] for name in ("dataset", "nightly.metric", *names)}
+    targets = {name: flat[name] for name in ("dataset", *names)} | {"metric": params.nightly.metric}
     return {"settings": fingerprint(fitted)[:8], "targets": fingerprint(targets)[:8]}
 
 
